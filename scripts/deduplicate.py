@@ -20,17 +20,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # datatrove may have an environment of its own
 
-from tupe.cli.main import status
-from tupe.errors import UserError
-from tupe.files import own
+from tupe.util import UserError, run_folder
 
-MADE_BY = "scripts/deduplicate.py"
 STEPS = range(3)
 LINES = 0xFFFF  # of a document, as datatrove numbers them
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one step, or all, and return the exit status."""
+def main() -> None:
+    """Run one step, or all, and remember in the folder the input and the number of tasks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tasks", type=int)
@@ -38,51 +35,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--step", type=int, choices=STEPS)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int)
-    given = sys.argv[1:] if argv is None else argv
-
-    def work() -> None:
-        args = parser.parse_args(given)
-        _check(args)
-        run(args)
-
-    return status(work, given)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Raise a `UserError` for numbers that cannot be, and if datatrove or the input is missing."""
-    count = args.tasks - args.first if args.count is None else args.count
-    if args.tasks < 1 or args.workers < 1 or args.first < 0 or count < 1 or args.first + count > args.tasks:
-        raise UserError(
-            f"{count} tasks from {args.first} on, of {args.tasks}, by {args.workers} workers cannot be: give at least "
-            "one task and one worker, --first from 0 on, and --count tasks that there are."
-        )
-    if not any(path.is_file() for path in (args.folder / "in").rglob("*")):
-        raise UserError(f"there is no file in {args.folder / 'in'}: put the text there, as JSON lines.")
-    try:
-        import datatrove  # noqa: F401
-    except ImportError:
-        raise UserError("this needs datatrove: pip install '.[machines]', best in an environment of its own.") from None
-
-
-def run(args: argparse.Namespace) -> None:
-    """Claim the folder, and run the tasks.
-
-    Raises:
-        UserError: if the folder holds something else, a step is begun before the one before is done by all, or a line
-            cannot be read.
-    """
+    args = parser.parse_args()
     digest, files = hashlib.sha256(), sorted(path for path in (args.folder / "in").rglob("*") if path.is_file())
     for path in files:
         digest.update(f"{path.relative_to(args.folder)} {path.stat().st_size}\n".encode())
-    of = {"tasks": args.tasks, "in": f"{len(files)} files, {digest.hexdigest()[:12]}"}
-    with own(args.folder, MADE_BY, of, besides=["in"], wait=True):  # of several machines, so not for the work itself
+    settings = {"tasks": args.tasks, "in": f"{len(files)} files, {digest.hexdigest()[:12]}"}
+    with run_folder(args.folder, settings, wait=True):  # of several machines, so not for the work itself
         pass
     for number in STEPS if args.step is None else [args.step]:
         done = sum(1 for _ in (args.folder / f"log{number - 1}/completions").glob("*")) if number else args.tasks
         if done < args.tasks:
-            raise UserError(
-                f"{done} of {args.tasks} tasks of step {number - 1} are done: all must be before step {number}."
-            )
+            raise UserError(f"{done} of {args.tasks} tasks of step {number - 1} are done, and step {number} needs all.")
         _run(number, args)
 
 
@@ -97,23 +60,19 @@ def _run(number: int, args: argparse.Namespace) -> None:
     from datatrove.pipeline.readers import JsonlReader
     from datatrove.pipeline.writers import JsonlWriter
     from datatrove.utils.hashing import HashConfig
-    from datatrove.utils.logging import logger
     from datatrove.utils.text import TextNormConfig
     from datatrove.utils.word_tokenizers import WhitespaceTokenizer
 
     class Reader(JsonlReader):
-        """Reader of JSON lines that refuses a line which is none."""
+        """Reader of JSON lines that stops at one that is wrong: datatrove alone leaves it out."""
 
         def read_file(self, filepath: str):
             with self.data_folder.open(filepath, "rb", compression=self.compression) as file:
-                for line_number, line in enumerate(file):
-                    try:
-                        document = self.get_document_from_dict(_record(line), filepath, line_number)
-                    except (ValueError, TypeError) as error:
-                        logger.configure(patcher=lambda record: record.update(exception=None))  # a sentence says it all
-                        name = f"{self.data_folder.path}/{filepath}"
-                        raise UserError(f"line {line_number + 1} of {name} {error}: mend it or leave it out.") from None
-                    if document:
+                for line_number, line in enumerate(file, 1):
+                    record = json.loads(line)
+                    if record["text"].count("\n") >= LINES:
+                        raise ValueError(f"line {line_number} of {filepath} is a document of more than {LINES:,} lines")
+                    if document := self.get_document_from_dict(record, filepath, line_number - 1):
                         yield document
 
     norm = TextNormConfig(lowercase=False, remove_punctuation=False, norm_unicode_diacritics=False, norm_numbers=False)
@@ -142,20 +101,5 @@ def _run(number: int, args: argparse.Namespace) -> None:
     ).run()
 
 
-def _record(line: bytes) -> dict:
-    """Return the record of a line. Raise a `ValueError` that says what the line is instead."""
-    try:
-        record = json.loads(line)
-    except UnicodeDecodeError:
-        raise ValueError("is not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise ValueError("is no JSON") from None
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        raise ValueError("has no `text`")
-    if record["text"].count("\n") >= LINES:
-        raise ValueError(f"is a document of more than {LINES:,} lines")
-    return record
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,12 +4,10 @@ Example: python scripts/draw_tupe.py docs/images/tupe.png
 """
 
 import argparse
-import sys
 
 import numpy as np
 
 from tupe.analysis.figure import new_figure, save_figure
-from tupe.cli.main import status
 
 WORDS, POSITIONS, MIXED, INK, QUIET = "#0b62a8", "#c4570a", "#8a8a8a", "#1c1d21", "#5f6068"
 NOISE = "four correlations; the two mixed ones\n(grey) are noise: where a word stands\ndoes not say which word it is"
@@ -144,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
     args = parser.parse_args()
-    sys.exit(status(lambda: draw(args.output)))
+    draw(args.output)
 
 
 def draw(output: str) -> None:

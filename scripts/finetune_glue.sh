@@ -15,4 +15,5 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage
+for_cpu 1
 exec python3 -m tupe finetune "$@"

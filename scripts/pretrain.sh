@@ -9,16 +9,14 @@
 #
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
 # key=value      any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                any flag of the model is one of them: model.relative=unbinned
+#                a flag of the model that the file does not name needs Hydra's plus: +model.relative=unbinned
 # CONFIG         a file of configs/pretraining, base by default; it says what the following are if they are not set
 # MODEL          `tupe systems` lists them
 # BATCH          sequences an update
 # BATCH_PER_GPU  sequences a GPU and step; lower it where memory is short
-# MAX_UNUSED     share of the tokens that may be in lines too long to be used, 0.01 by default
 #
-# First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
+# First it prints the plan: size, batch, updates, tokens, operations.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
-# On the same folder a second run at the same time is refused, and so is another model or other data.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"
@@ -28,15 +26,11 @@ shift
 find_config pretraining base
 find_processes
 batch_size=$(value "$config" batch_size)
-update_freq=$(value "$config" update_freq)
-batch=$(number BATCH $((batch_size * update_freq)))
-per_gpu=$(number BATCH_PER_GPU "$batch_size")
+batch=${BATCH:-$((batch_size * $(value "$config" update_freq)))}
+per_gpu=${BATCH_PER_GPU:-$batch_size}
 [ $((batch % (world * per_gpu))) -eq 0 ] ||
     fail "$world processes x $per_gpu sequences do not divide the batch of $batch: set BATCH_PER_GPU or BATCH"
-update_freq=$((batch / (world * per_gpu)))
 
-user_dir=$(python3 -m tupe user-dir)
-settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
-    "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]")
-take_settings "$@"
-start plan ${MAX_UNUSED:+--max-unused "$MAX_UNUSED"}
+settings+=("common.user_dir='$(python3 -m tupe user-dir)'" "task.data='$data'" ${MODEL:+"model._name=$MODEL"}
+    "dataset.batch_size=$per_gpu" "optimization.update_freq=[$((batch / (world * per_gpu)))]" "$@")
+start

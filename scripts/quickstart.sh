@@ -90,7 +90,7 @@ pretrain() { # MODEL
 finetune() { # MODEL
     interruptible bash scripts/finetune_glue.sh CoLA "$out/pretraining/$1/checkpoint_last.pt" "$out/glue-data" \
         "checkpoint.save_dir=$out/finetuning/$1" "optimization.max_epoch=$epochs" "optimization.lr=[0.0005]" \
-        common.cpu=true common.fp16=false common.log_format=json dataset.num_workers=0
+        common.cpu=true common.log_format=json dataset.num_workers=0
 }
 
 report() {

@@ -10,6 +10,6 @@ set -euo pipefail
 [[ $# -ge 1 && $1 != -* ]] || usage
 checkpoint=$1
 shift
-for_cpu
+for_cpu 1
 if [ $# -ge 1 ] && [ "${1#--}" = "$1" ]; then set -- --input "$@"; fi
 exec python3 -m tupe translate "$checkpoint" "$@"

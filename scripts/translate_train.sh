@@ -10,14 +10,13 @@
 # DATA            folder made by scripts/prepare_translation.sh
 # LANGUAGES       of the data, task.source_lang=en task.target_lang=de, where the configuration has none
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                 any flag of the model is one of them: model.cross_position=low_rank
+#                 a flag of the model that the file does not name needs Hydra's plus: +model.cross_position=low_rank
 # CONFIG          a file of configs/translation, wmt18 by default; its head says what to expect
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems --translation` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
 #
-# First it checks the data and prints the plan (size, batch, updates, disk for the checkpoints), and ends if that cannot work.
+# First it prints the plan: size, batch, updates.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
-# On the same folder a second run at the same time is refused, and so is another model or other data.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"
@@ -25,18 +24,13 @@ set -euo pipefail
 data=$1
 shift
 find_config translation wmt18
-[[ ${MODEL:-seq2seq_} == seq2seq_* ]] || # before the configuration's fields are refused, one by one
-    fail "MODEL is $MODEL, which does not translate: give seq2seq_SYSTEM_SIZE, of \`tupe systems --translation\`"
 find_processes
 max_tokens=$(value "$config" max_tokens)
-update_freq=$(value "$config" update_freq)
-tokens=$((max_tokens * update_freq)) # an update
-per_gpu=$(number TOKENS_PER_GPU "$max_tokens")
+tokens=$((max_tokens * $(value "$config" update_freq))) # an update
+per_gpu=${TOKENS_PER_GPU:-$max_tokens}
 [ $((tokens % (world * per_gpu))) -eq 0 ] ||
     fail "$world processes x $per_gpu tokens do not divide the batch of $tokens: set TOKENS_PER_GPU"
 
-user_dir=$(python3 -m tupe user-dir)
-settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
-    "dataset.max_tokens=$per_gpu" "optimization.update_freq=[$((tokens / (world * per_gpu)))]")
-take_settings "$@"
-start plan
+settings+=("common.user_dir='$(python3 -m tupe user-dir)'" "task.data='$data'" ${MODEL:+"model._name=$MODEL"}
+    "dataset.max_tokens=$per_gpu" "optimization.update_freq=[$((tokens / (world * per_gpu)))]" "$@")
+start

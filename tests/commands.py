@@ -89,7 +89,7 @@ def hydra_command(corpus, save_dir, *overrides, config="base"):
         "fairseq-hydra-train", "--config-dir", "configs/pretraining", "--config-name", config, f"task.data={corpus}",
         "task.tokens_per_sample=32", "dataset.batch_size=8", "optimization.update_freq=[1]", "optimization.lr=[0.003]",
         "lr_scheduler.warmup_updates=4", "common.log_format=json", "common.log_interval=1", "common.cpu=true",
-        "common.fp16=false", "dataset.num_workers=0", f"checkpoint.save_dir={save_dir}", *overrides,
+        "common.bf16=false", "dataset.num_workers=0", f"checkpoint.save_dir={save_dir}", *overrides,
     )  # fmt: skip
 
 

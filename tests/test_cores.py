@@ -3,14 +3,11 @@
 import os
 import platform
 import re
-import sys
-import time
 
 import pytest
 
 from tests.commands import ROOT, run
-from tupe import cores
-from tupe.cores import available_cores, cpu_environment, free_cores, processor, threads_for, visible_gpus
+from tupe.cores import available_cores, processor, visible_gpus
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -52,35 +49,8 @@ def test_affinity(monkeypatch, tmp_path):
     assert available_cores(tmp_path) == 1
 
 
-def stat(root, busy, idle):
-    (root / "proc").mkdir(exist_ok=True)
-    (root / "proc/stat").write_text(f"cpu {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\n")
-
-
-@pytest.mark.parametrize(("busy", "free"), [(0, 2), (10, 2), (60, 1), (100, 1)])
-def test_cores_that_others_keep_busy(monkeypatch, tmp_path, busy, free):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    stat(tmp_path, 1000, 1000)
-    monkeypatch.setattr(time, "sleep", lambda _: stat(tmp_path, 1000 + busy, 1100 - busy))
-    assert free_cores(tmp_path) == free
-
-
-def test_a_run_keeps_its_number_of_threads(monkeypatch, tmp_path):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(cores, "free_cores", lambda: 9)
-    assert [threads_for(tmp_path / "new", 2), threads_for(tmp_path, 2)] == [4, 4]
-    assert cpu_environment(4)["OMP_NUM_THREADS"] == "4"
-    monkeypatch.setattr(cores, "free_cores", lambda: 1)
-    assert threads_for(tmp_path, 2) == 4
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's
-    assert [threads_for(tmp_path), cpu_environment(4)["OMP_NUM_THREADS"]] == [3, "3"]
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert threads_for(tmp_path) == 3
-
-
 def test_scripts_keep_what_is_set(tmp_path):
-    code = '. scripts/lib/command.sh; for_cpu; echo "$OMP_NUM_THREADS $GOMP_SPINCOUNT"'
+    code = '. scripts/lib/command.sh; for_cpu 1; echo "$OMP_NUM_THREADS $GOMP_SPINCOUNT"'
     given = {"OMP_NUM_THREADS": "", "GOMP_SPINCOUNT": ""}
     assert re.fullmatch(r"1 100000\n", run("taskset", "--cpu-list", CORE, "bash", "-c", code, cwd=ROOT, **given).stdout)
     given = {"OMP_NUM_THREADS": "3", "GOMP_SPINCOUNT": "7"}
@@ -105,7 +75,7 @@ echo 'GPU 1: NVIDIA A100 (UUID: GPU-c)'
     ("variable", "gpus"),
     [(None, ["0", "1"]), ("", []), ("3,5", ["3", "5"]), ("1,-1,0", ["1"]), ("-1", []), ("GPU-c", ["GPU-c"])],
 )
-def test_gpus_that_may_be_used_by_package_and_scripts(variable, gpus, tmp_path, monkeypatch):
+def test_gpus_that_may_be_used(variable, gpus, tmp_path, monkeypatch):
     command = tmp_path / "nvidia-smi"
     command.write_text(SMI)
     command.chmod(0o755)
@@ -114,7 +84,6 @@ def test_gpus_that_may_be_used_by_package_and_scripts(variable, gpus, tmp_path, 
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     assert visible_gpus() == gpus
-    assert run(sys.executable, ROOT / "tupe/cores.py", "gpus", PATH=os.environ["PATH"]).stdout == f"{len(gpus)}\n"
 
 
 def test_without_nvidia_smi_there_is_no_gpu(tmp_path, monkeypatch):

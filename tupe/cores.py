@@ -4,13 +4,8 @@ import math
 import os
 import platform
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-
-THREADS = ".tupe.threads"  # in the folder of a training on the CPU: how many each of its processes takes
-PRECISION = ".tupe.precision"  # in that of one on GPUs: fp16, bf16, amp or fp32
 
 
 def available_cores(root: Path = Path("/")) -> int:
@@ -59,46 +54,6 @@ def cpu_environment(threads: int) -> dict[str, str]:
     return {name: os.environ.get(name) or str(value) for name, value in best.items()}
 
 
-def threads_for(folder: Path, processes: int = 1) -> int:
-    """Return the number of threads for each of `processes` that train in `folder`, and write it there.
-
-    A resumed run takes the number that it began with, since the last bits of a sum depend on the number of threads.
-    """
-    kept = folder / THREADS
-    for number in (os.environ.get("OMP_NUM_THREADS"), kept.read_text() if kept.is_file() else None):
-        if number and number.strip().isdecimal():
-            threads = int(number)
-            break
-    else:
-        threads = max(1, free_cores() // processes)
-    folder.mkdir(parents=True, exist_ok=True)  # the folder may not exist yet
-    kept.write_text(f"{threads}\n")
-    return threads
-
-
-def free_cores(root: Path = Path("/"), seconds: float = 0.5) -> int:
-    """Count the available cores that no other process keeps busy for `seconds`; at least 1.
-
-    Two threads beside other work on two cores take up to twice as long as one, because each waits for the other while
-    that one waits for a core.
-    """
-    before = _ticks(root)
-    time.sleep(seconds)
-    after = _ticks(root)
-    cores, everything = os.cpu_count() or 1, sum(after) - sum(before)
-    idle = sum(after[3:5]) - sum(before[3:5])  # idle, and waiting for a disk
-    busy = cores * (1 - idle / everything) if everything else 0.0
-    return max(1, min(available_cores(root), round(cores - busy)))
-
-
-def _ticks(root: Path) -> list[int]:
-    """Read the times that all cores have spent in each state since the start; empty where this is not Linux."""
-    try:
-        return [int(ticks) for ticks in (root / "proc/stat").read_text().partition("\n")[0].split()[1:]]
-    except (OSError, ValueError):
-        return []
-
-
 def processor(root: Path = Path("/")) -> str:
     """Return the CPU's name, or its architecture without a name or Linux; `root` is where `proc` is."""
     try:
@@ -124,13 +79,3 @@ def visible_gpus() -> list[str]:
         return []
     number = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     return [str(gpu) for gpu in range(number)] if done.returncode == 0 else []
-
-
-if __name__ == "__main__":
-    match sys.argv[1:]:  # called by the scripts
-        case []:
-            print(available_cores())
-        case ["gpus"]:
-            print(len(visible_gpus()))
-        case ["environment"]:
-            print(*(f"{name}={value}" for name, value in cpu_environment(free_cores()).items()), sep="\n")

@@ -35,7 +35,6 @@ def test_losses_by_language_and_a_resumed_run_is_the_same(data, tmp_path):
 
 def test_the_script_takes_the_configuration(data, tmp_path):
     command = ["bash", "scripts/pretrain.sh", data, "optimization.max_update=2", f"checkpoint.save_dir={tmp_path}"]
-    done = run(*command, "task.tokens_per_sample=9", GPUS="0", CONFIG="multilingual_small", MODEL="tupe_tiny")
-    assert "plan: 3 languages, drawn by size^0.7: en " in done.stdout
+    run(*command, "task.tokens_per_sample=9", GPUS="0", CONFIG="multilingual_small", MODEL="tupe_tiny")
     hub = TupeModel.from_pretrained(str(tmp_path), "checkpoint_last.pt", str(data), bpe=None)
     assert len(hub.task.source_dictionary) == 305

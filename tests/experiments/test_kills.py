@@ -40,7 +40,7 @@ def cli_main():
 """
 #: The real package but for this module.
 PACKAGE = "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"
-KEPT = ("log", "result.json", "hydra_train.log", ".tupe.json", ".tupe.lock", ".tupe.threads")
+KEPT = ("log", "result.json", "hydra_train.log", ".tupe.json", ".tupe.lock")
 RUNS = [Run("CoLA", 2e-5, seed) for seed in range(1, 5)]
 
 

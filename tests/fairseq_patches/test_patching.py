@@ -4,8 +4,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from tupe.errors import UserError
 from tupe.fairseq_patches.patching import Overlay, overlay, overriding, patches, replaced
+from tupe.util import UserError
 
 
 def plus_one(original):

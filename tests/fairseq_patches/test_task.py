@@ -9,7 +9,6 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 import tupe.tasks.sentence_prediction as sentence_prediction
-from tupe.errors import UserError
 from tupe.fairseq_patches.scope import in_scope
 from tupe.fairseq_patches.task import TupeMaskedLMTask, TupeTask, put_in_scope
 
@@ -56,9 +55,3 @@ def test_a_criterion_of_ours_puts_its_task_in_scope():
     for name, ours in (("masked_lm", False), ("tupe_masked_lm", True)):
         criterions.build_criterion(OmegaConf.create({"_name": name, "tpu": False}), task)
         assert in_scope(task) is ours
-
-
-def test_a_criterion_without_a_value_under_hydra():
-    task = MaskedLMTask(MaskedLMConfig(), Dictionary())
-    with pytest.raises(UserError, match=r"^the criterion composite_loss needs a value of criterion.* choose another"):
-        criterions.build_criterion(OmegaConf.create({"_name": "composite_loss"}), task)

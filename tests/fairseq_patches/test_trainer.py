@@ -4,10 +4,10 @@ import pytest
 from fairseq.models import MODEL_REGISTRY
 from fairseq.trainer import Trainer
 
-from tupe.errors import UserError
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.fairseq_patches.trainer import ScheduleTrainer, TupeTrainer
 from tupe.models import TupeModel
+from tupe.util import UserError
 
 
 def test_the_trainer_is_chosen_by_what_it_trains():
@@ -34,9 +34,3 @@ def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="fp16, bf16 and amp exclude each other"):
         train(tmp_path, "--bf16", "--amp")
     assert len(asked) == 1, "asked before the precision is known"
-
-
-def test_an_epoch_without_an_update(train, tmp_path):
-    """fairseq's loop ends with 0, or never, and has trained nothing."""
-    with pytest.raises(UserError, match=r"^an epoch has \d+ batch.*skip_remainder_batch leaves out the last"):
-        train(tmp_path, "--skip-remainder-batch", "--update-freq", 500)

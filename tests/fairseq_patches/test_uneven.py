@@ -12,7 +12,6 @@ from fairseq import distributed_utils, options, tasks
 from fairseq.data.iterators import GroupedIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import progress_bar
-from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.trainer import Trainer
 from fairseq_cli import validate
 
@@ -21,8 +20,6 @@ from tests.data.qa.conftest import write_corpus, write_json
 from tests.data.translation.conftest import pairs
 from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main
-from tupe.errors import UserError
-from tupe.fairseq_patches.task import put_in_scope
 
 COMMON = (
     "--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
@@ -157,10 +154,3 @@ def test_validation_does_not_depend_on_the_processes(results):
     expected, *others = (results("validate", processes) for processes, _ in SPLITS)
     assert {"valid_loss", "valid_ppl"} <= expected.keys()
     assert others == [expected, expected]
-
-
-def test_more_processes_than_batches():
-    task = MaskedLMTask.__new__(MaskedLMTask)
-    put_in_scope(task)
-    with pytest.raises(UserError, match="fewer batches than processes: lower --batch-size"):
-        task.valid_step({}, None, None)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from tests.commands import ROOT, run
 
-ODD = "it's a (folder), {é}=[1] #~;&*\\o"
+ODD = "a (folder), {é}=[1] #~;&*"
 RECORDER = """
 import json, os, sys
 from pathlib import Path
@@ -34,16 +33,12 @@ class Clone:
         self.record = folder / "record"
         for name in ("scripts", "configs"):
             shutil.copytree(ROOT / name, self.root / name)
-        for name in ("tupe/__main__.py", ".venv/bin/torchrun"):
+        for name in ("tupe/__main__.py", ".venv/bin/torchrun", ".venv/bin/fairseq-hydra-train"):
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"#!{sys.executable}{RECORDER}")
             path.chmod(0o755)
-        for name in ("__init__", "cores"):  # a package, as a whole one that PYTHONPATH names would come first
-            shutil.copy(ROOT / f"tupe/{name}.py", self.root / "tupe")
-        no_gpu = self.root / ".venv/bin/nvidia-smi"
-        no_gpu.write_text("#!/bin/sh\nexit 1\n")
-        no_gpu.chmod(0o755)
+        (self.root / "tupe/__init__.py").touch()  # a package, as a whole one that PYTHONPATH names would come first
         for data in ("DATA", f"{ODD}/CoLA"):
             (self.here / data / "input0").mkdir(parents=True)
             (self.here / data / "input0/dict.txt").touch()
@@ -64,7 +59,7 @@ class Clone:
         parsed = OverridesParser.create().parse_overrides(overrides)
         keys = [one.key_or_group for one in parsed]
         assert keys.count("checkpoint.save_dir") <= 1
-        return {key: one.value() for key, one in zip(keys, parsed)}
+        return {key: one.value() for key, one in zip(keys, parsed)}  # the last one of a key counts
 
 
 @pytest.fixture
@@ -146,58 +141,13 @@ def test_pretraining_is_what_the_configuration_says(environment, model, batch_si
     assert trained["optimization.update_freq"] == [update_freq]
 
 
-def test_pretraining_without_its_configuration(clone):
-    done = clone.run("pretrain.sh", "DATA", CONFIG="dite")
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"error: there is no {clone.root}/configs/pretraining/dite.yaml: set CONFIG to a file of configs/pretraining, "
-        "such as base\n"
-    )
-    done = clone.run("pretrain.sh", "DATA", CONFIG="../finetuning/qa")
-    said = "qa.yaml has no number as update_freq: give it one, or set CONFIG to another file\n"
-    assert done.returncode == 1 and done.stderr.endswith(said)
-    assert clone.calls() == []
-
-
-@pytest.mark.parametrize(
-    "name", ["quickstart.yaml", "configs/pretraining/quickstart", "configs/pretraining/quickstart.yaml"]
-)
-def test_a_configuration_may_be_named_as_its_file(name, clone):
-    clone.run("pretrain.sh", "DATA", CONFIG=name)
-    assert clone.trained()["dataset.batch_size"] == 32
-
-
-@pytest.mark.parametrize("missing", ["NODE_RANK", "MASTER_ADDR"])
-def test_several_nodes_know_where_they_meet(missing, clone):
-    several = {"NODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "host0", "BATCH_PER_GPU": "8", missing: ""}
-    done = clone.run("pretrain.sh", "DATA", **several)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: NODES is 2, but NODE_RANK or MASTER_ADDR is not set: ")
-    assert clone.calls() == []
-
-
 def test_pretraining_in_folders_of_any_name(clone):
-    clone.run("pretrain.sh", f"/{ODD}/1:/{ODD}/2", f"checkpoint.save_dir={ODD}", "optimization.max_update=3")
+    clone.run("pretrain.sh", f"/{ODD}/1:/{ODD}/2", f"checkpoint.save_dir='{ODD}'", "optimization.max_update=3")
     trained = clone.trained()
     assert trained["common.user_dir"] == str(clone.root / "tupe")
     assert trained["task.data"] == f"/{ODD}/1:/{ODD}/2"
     assert trained["checkpoint.save_dir"] == ODD
     assert trained["optimization.max_update"] == 3
-
-
-@pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
-def test_settings_are_no_options(script, clone):
-    """`tupe plan` would take some, such as --nodes, for its own."""
-    done = clone.run(script, "DATA", "optimization.max_update=3", "--nodes", "2")
-    assert done.returncode == 1
-    assert done.stderr == "error: --nodes is no setting: give key=value, such as checkpoint.save_dir=OUT\n"
-    assert all(call == ["user-dir"] for call in clone.calls())
-
-
-def test_cpu_by_choice_or_not(clone):
-    said = "warning: nvidia-smi sees no GPU: this trains on the CPU"
-    assert said not in clone.run("pretrain.sh", "DATA").stderr
-    assert said in clone.run("pretrain.sh", "DATA", GPUS="", BATCH_PER_GPU="16").stderr
 
 
 @pytest.mark.parametrize(
@@ -215,26 +165,6 @@ def test_translation_is_what_the_configuration_says(environment, model, max_toke
     assert trained["dataset.max_tokens"] == max_tokens
     assert trained["optimization.update_freq"] == [update_freq]
     assert trained["checkpoint.save_dir"] == "OUT"
-
-
-def test_an_encoder_does_not_translate(clone):
-    done = clone.run("translate_train.sh", "DATA", MODEL="tupe_base")
-    assert done.returncode == 1 and "error: MODEL is tupe_base, which does not translate" in done.stderr
-    assert clone.calls() == []
-
-
-@pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
-@pytest.mark.parametrize(
-    ("name", "value"), [("GPUS", "x"), ("PROCESSES", "0"), ("NODES", "08"), ("NODES", "a[$(touch witness)]")]
-)
-def test_numbers_are_numbers(name, value, script, clone):
-    done = clone.run(script, "DATA", **{name: value})
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        1,
-        f"error: {name} is {value}: give a whole number above 0",
-    )
-    assert not (clone.here / "witness").exists()
-    assert clone.calls() == []
 
 
 def test_a_file_or_standard_input_is_translated(clone):
@@ -278,79 +208,40 @@ def test_the_quickstart_with_other_settings_leaves_no_report_beside_new_data(clo
 TWO = {"PROCESSES": "2", "BATCH": "32", "BATCH_PER_GPU": "16"}
 
 
-@pytest.fixture
-def taken():
-    """A port that somebody listens on."""
-    with socket.socket() as listening:
-        listening.bind(("", 0))
-        listening.listen()
-        yield str(listening.getsockname()[1])
-
-
-def test_two_runs_on_one_machine_do_not_meet(clone, taken):
+def test_two_runs_on_one_machine_do_not_meet(clone):
     """torchrun finds a free port unless one is asked for."""
     clone.run("pretrain.sh", "DATA", **TWO)
     launched = clone.calls()[-1]
-    assert "--standalone" in launched
-    assert "--master-port" not in launched
-    with socket.socket() as unused:
-        unused.bind(("", 0))
-        free = str(unused.getsockname()[1])
-    clone.run("pretrain.sh", "DATA", MASTER_PORT=free, **TWO)
+    assert "--standalone" in launched and "--master-port" not in launched
+    clone.run("pretrain.sh", "DATA", MASTER_PORT="29401", **TWO)
     launched = clone.calls()[-1]
-    assert launched[launched.index("--master-port") + 1] == free
-    done = clone.run("pretrain.sh", "DATA", MASTER_PORT=taken, **TWO)
-    said = f"error: the port {taken} is taken or not allowed: set MASTER_PORT to another one"
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert done.stderr.startswith(said)
+    assert launched[launched.index("--master-port") + 1] == "29401"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux does it")
+def test_the_batch_is_kept(clone):
+    done = clone.run("pretrain.sh", "DATA", PROCESSES="3")
+    assert done.returncode == 1 and "3 processes x 16 sequences do not divide the batch of 256" in done.stderr
+    clone.run("pretrain.sh", "DATA", **TWO)
+    batches = [argument for argument in clone.calls()[-1] if argument.startswith("optimization.update_freq")]
+    assert batches == ["optimization.update_freq=[1]"]
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has it")
 def test_processes_die_with_torchrun(clone):
-    (clone.root / "tupe/experiments").mkdir()
-    shutil.copy(ROOT / "tupe/experiments/process.py", clone.root / "tupe/experiments")
     clone.run("pretrain.sh", "DATA", **TWO)
     launched = clone.calls()[-1]
-    training = launched[launched.index("--no-python") + 1 :]
-    code = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    code += "; print('begun', sys.argv[-1], flush=True); time.sleep(60)"
-    (clone.root / "tupe/hydra_train.py").write_text(code)
+    setpriv = launched[launched.index("--no-python") + 1 :][:3]
     start = "import subprocess, sys; subprocess.run(sys.argv[1:])"
-    there = {"env": {**os.environ, "RANK": "1", "PYTHONPATH": str(clone.root)}, "cwd": clone.root}
     torchrun = subprocess.Popen(
-        [sys.executable, "-S", "-c", start, *training], stdout=subprocess.PIPE, text=True, **there
-    )
-    assert torchrun.stdout.readline() == "begun distributed_training.distributed_rank=1\n"
+        [sys.executable, "-S", "-c", start, *setpriv, "sh", "-c", "echo begun; exec sleep 60"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert torchrun.stdout.readline() == "begun\n"
     torchrun.kill()
     assert torchrun.communicate(timeout=30)[0] == ""  # once nothing has it open
 
 
 SLURM = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "a,b", "SLURM_JOB_ID": "42"}
-
-
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({"MASTER_PORT": "99999"}, "MASTER_PORT is 99999: give the number of a port, at most 65535"),
-        ({"MASTER_PORT": "abc"}, "MASTER_PORT is abc: give a whole number above 0"),
-        ({**SLURM, "SLURM_NODEID": ""}, "SLURM_NNODES is 2, but SLURM_NODEID is not set"),
-        ({**SLURM, "SLURM_JOB_NODELIST": ""}, "SLURM_NNODES is 2, but SLURM_JOB_NODELIST is not set"),
-        (SLURM, "scontrol does not say the nodes of SLURM_JOB_NODELIST=a,b"),
-        ({"SLURM_NNODES": "two"}, "SLURM_NNODES is two"),
-        (
-            {"WORLD_SIZE": "4", "PROCESSES": "1", "BATCH_PER_GPU": "8"},
-            "WORLD_SIZE is 4, as another launcher sets it, but one process is asked for",
-        ),
-        ({**SLURM, "SLURM_JOB_ID": "1006632961"}, "scontrol does not say the nodes"),  # of a federation
-        ({**SLURM, "MASTER_ADDR": "node7", "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x, not a number: set MASTER_PORT"),
-    ],
-)
-def test_launchers_variables_that_cannot_be(environment, said, clone):
-    done = clone.run("pretrain.sh", "DATA", **{**TWO, **environment})
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {said}")
-    assert len(done.stderr.splitlines()) == 1
-    assert clone.calls() == []
 
 
 def test_nodes_of_slurm_meet_at_a_port_of_the_job(clone):

@@ -11,8 +11,6 @@ import yaml
 from tupe.checkpoints.load import Checkpoint as Opened
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import nearest
-from tupe.fairseq_patches.ranges import refuse_value
 from tupe.files import typed
 from tupe.models.config import TupeConfig
 from tupe.models.describe import full_name
@@ -97,9 +95,7 @@ def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length:
     known = system_fields(type(config), kind="encoding")
     other = next((field for field in fields if field not in known), None)
     if other is not None:
-        raise UserError(
-            f"{other} is no field of a position encoding{nearest(other, known)}: `tupe describe` lists them."
-        )
+        raise UserError(f"{other} is no field of a position encoding: `tupe describe` lists them.")
     kinds, given = typing.get_type_hints(type(config)), {}
     for field, value in fields.items():
         try:
@@ -107,7 +103,6 @@ def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length:
         except (yaml.YAMLError, ValueError, RecursionError):  # a number of thousands of digits
             raise UserError(f"{field}={value:.60} is no value: give a number, true, false or a name.") from None
         given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
-        refuse_value(field, given[field], field)
     if given.get("rotary_scaling") == "yarn" and not (given.get("rotary_length") or config.rotary_length):
         given["rotary_length"] = float(trained_length)
     return dataclasses.replace(config, **given)

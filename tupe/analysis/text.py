@@ -16,7 +16,6 @@ from tupe.fairseq_patches.checkpoints import read_dictionary, refuse_other_dicti
 from tupe.files import read_text
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position.arguments import check_whole
-from tupe.safe_load import refuse_no_paths
 
 _MADE_BY = "tupe prepare-corpus"
 
@@ -34,7 +33,6 @@ def read_tokens(
     """
     check_whole("length", length, 3)
     check_whole("number", number, 1)
-    refuse_no_paths(data=data)
     most = encoder.args.max_positions
     if length > most:
         raise UserError(f"{encoder.shown_as} has {most} positions, fewer than {length}: give a --length up to that.")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import saved_fields
-from tupe.safe_load import check_finite, safe_load
+from tupe.safe_load import safe_load
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
 
@@ -46,7 +46,6 @@ def average(paths: list[Path]) -> dict[str, Any]:
         model, cfg = state.get("model"), saved_fields(saved.get("model"))
         if not (isinstance(model, dict) and model and cfg) or any(not isinstance(t, Tensor) for t in model.values()):
             raise UserError(f"{path} is not a checkpoint of fairseq: give one that is")
-        check_finite(model, path)
         cfg = {**cfg, "labels": saved_fields(saved.get("task")).get("labels_sha256")}  # of a fine-tuning
         if not total:
             first, total = cfg, {name: _as_sum(tensor) for name, tensor in model.items()}

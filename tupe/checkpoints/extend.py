@@ -15,7 +15,6 @@ from torch import Tensor
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
-from tupe.fairseq_patches.ranges import MOST
 from tupe.models.summary import meta_model
 from tupe.position import RelativeTerm
 
@@ -86,10 +85,10 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
             f"{checkpoint} was trained with positions drawn from {config.randomised_positions}, up to which its inputs "
             "may be long as it is: set max_positions alone, or train on with more randomised_positions"
         )
-    if not old < positions <= MOST:
+    if positions <= old:
         raise UserError(
-            f"{checkpoint} has {old} positions and cannot be given {positions}: give a larger number, at most "
-            f"{MOST:,}; for fewer, --max-positions cuts the model on loading"
+            f"{checkpoint} has {old} positions and cannot be given {positions}: give a larger number; "
+            "for fewer, --max-positions cuts the model on loading"
         )
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)

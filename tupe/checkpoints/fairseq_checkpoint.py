@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import size_on_disk
-from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
+from tupe.util import atomic
 
 
 def fill(model: TupeModel, state: dict[str, Tensor], path: Path, may_lack: str | tuple[str, ...]) -> list[str]:
@@ -82,6 +81,6 @@ def write_weights(
 
 
 def write_state(target: Path, state: dict[str, Any]) -> None:
-    """Write what a checkpoint holds, atomically. Raise `UserError` with the missing bytes if the disk is full."""
-    with atomic(target, lambda: size_on_disk(state)) as unfinished, unfinished.open("wb") as file:
-        torch.save(state, file)  # to a path, the error would name no cause
+    """Write what a checkpoint holds, atomically, to a new file."""
+    with atomic(target) as part:
+        torch.save(state, part)

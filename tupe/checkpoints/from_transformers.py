@@ -16,7 +16,6 @@ from tupe.files import check_file, read, read_json, typed
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel, as_namespace
-from tupe.safe_load import check_finite
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 from tupe.tasks.token_classification import TupeTokenClassificationConfig
 
@@ -48,7 +47,6 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     state = {key: value.float() if value.is_floating_point() else value for key, value in weights.items()}
     if _WORDS not in state:
         raise UserError(f"{folder}/model.safetensors has no {_WORDS}: give a folder of {_MADE_BY}")
-    check_finite(state, folder / "model.safetensors")
     checked = saved_config({"cfg": {"model": fields}, "model": state}, path)
     args = as_namespace(checked)
     symbols = len(state[_WORDS])

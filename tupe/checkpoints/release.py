@@ -17,7 +17,7 @@ from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.summary import dictionary_of_size
-from tupe.safe_load import check_finite, safe_load
+from tupe.safe_load import safe_load
 
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 
@@ -85,7 +85,6 @@ def load_release(path: str | Path) -> TupeModel:
             f"{path} is no checkpoint of the TUPE release: it needs `args`, and `model` with "
             + " and ".join(sorted(tables))
         )
-    check_finite(release, path)
     config = release_config(args)
     weights = convert_release_state(release)
     dictionary = dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))

@@ -26,7 +26,6 @@ from tupe.errors import UserError, needing
 from tupe.fairseq_patches.checkpoints import read_dictionary, special_symbols
 from tupe.files import atomic, read_json
 from tupe.position.arguments import check_flags
-from tupe.safe_load import refuse_no_paths
 from tupe.tasks.sentence_prediction import TupeSentencePredictionConfig, TupeSentencePredictionTask
 from tupe.tasks.token_classification import TupeTokenClassificationConfig, TupeTokenClassificationTask
 
@@ -78,7 +77,6 @@ def export_onnx(folder: str | Path, int8: bool = False, data: str | Path | None 
         import tupe.transformers as ours
     except ImportError as error:  # Transformers is missing, or too old
         raise UserError(f"an ONNX graph needs Transformers ({error}): pip install '.[transformers,onnx]'") from None
-    refuse_no_paths(folder=folder)
     check_flags(int8=int8)
     folder, data = Path(folder), None if data is None else Path(data)
     config = read_json(folder / "config.json", "`tupe export`")

@@ -34,7 +34,6 @@ from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel
-from tupe.safe_load import refuse_no_paths
 from tupe.systems import system_fields
 
 SHIPPED = ("configuration_tupe.py", "modeling_tupe.py")
@@ -201,7 +200,6 @@ def export(
     """
     with needing("an export", "transformers"):
         from safetensors.torch import save
-    refuse_no_paths(checkpoint=checkpoint, data=data, out=out)
     checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
     loaded = load(checkpoint, data)
     corpus = Path(corpus or data)

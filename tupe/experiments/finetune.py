@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.cores import cpu_environment, threads_for, visible_gpus
+from tupe.cores import visible_gpus
 from tupe.data.binary import check_indexed
 from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
@@ -18,16 +18,11 @@ from tupe.experiments.result import Result, finetuning_result
 from tupe.experiments.runs import LOG, MADE_BY, result
 from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_for, read_settings
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
-from tupe.fairseq_patches.configuration import refuse_other_fields
 from tupe.files import check_file, own, sha256
 from tupe.inference.languages import question_sets, tested
-from tupe.plan.precision import choose
 from tupe.user_dir import user_dir
 
-_GPU = (
-    *("common.fp16=true", "common.fp16_init_scale=4", "common.threshold_loss_scale=1", "common.fp16_scale_window=128"),
-    "distributed_training.distributed_world_size=1",
-)  # of these `tupe.plan.precision` makes bf16 where the GPU has it
+_GPU = ("common.bf16=true", "distributed_training.distributed_world_size=1")
 
 
 class Finished(NamedTuple):
@@ -54,7 +49,6 @@ def finetune(
     config = opened.config
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
     check_dictionary(opened, data, task)
-    check_fields(opened, settings)
     del opened  # or its tensors stay in memory while the training runs
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
     mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
@@ -68,12 +62,9 @@ def finetune(
             start["held"] = [mine, *held]
             keys = [*overrides_for(config), *settings.overrides]
             if visible_gpus():
-                precision = choose(folder, settings.overrides)
-                precision.keep(folder)
-                keys = [*_GPU, *keys, *precision.overrides]
+                keys = [*_GPU, *keys]
             else:
                 keys = ["common.cpu=true", *keys]
-                start["environment"] = cpu_environment(threads_for(folder))
             yield from run_program("fairseq-hydra-train", _arguments(row, checkpoint, data, folder, keys), **start)
             if row.tests:  # another process tests on the GPU of the training
                 test = ["finetuning-result", "--test", task, "--model", config._name, folder]
@@ -126,12 +117,6 @@ def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
         dictionary = read_dictionary(path, row.prepared_by)
         refuse_other_dictionary(checksum, dictionary, row.prepared_by, size, f" {checkpoint}", str(folder))
         checksum = dictionary_sha256(dictionary)  # if the checkpoint has none, the tests are compared with the task
-
-
-def check_fields(checkpoint: Checkpoint, settings: Settings) -> None:
-    """Raise `UserError` for a field that the checkpoint's model lacks, or that cannot have its value."""
-    given = {name: value for name, value in (settings.of.get("model") or {}).items() if value is not None}
-    refuse_other_fields(checkpoint.config._name, given, type(checkpoint.config))
 
 
 def _arguments(row: Task, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:

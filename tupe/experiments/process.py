@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 #: Options of Python that run a program, whatever PATH holds.
 _PROGRAMS = {
     "tupe": ("-m", "tupe"),
-    "fairseq-hydra-train": ("-P", "-m", "tupe.hydra_train"),
+    "fairseq-hydra-train": ("-P", "-m", "fairseq_cli.hydra_train"),
 }
 
 #: What a launcher such as torchrun tells each of several processes. fairseq would wait for the others, but a command

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from tupe.cores import PRECISION, THREADS
 from tupe.errors import UserError
 from tupe.files import checked, read, remove_unfinished
 
 MADE_BY = "scripts/finetune_glue.sh"
 LOG, RESULT, FAILED = "log", "result.json", "failed.json"  # in the folder of a run
-KEPT = (THREADS, PRECISION)
 PREDICTIONS = "predictions"  # of the test sets by language
 
 
@@ -96,7 +94,7 @@ def failure(folder: Path) -> str | None:
 def clear(folder: Path) -> None:
     """Remove the files of an unfinished run from its folder, and no other files."""
     remove_unfinished(folder)
-    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json", *KEPT):
+    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json"):
         for path in folder.glob(pattern):
             path.unlink()
     for name in (".hydra", PREDICTIONS):

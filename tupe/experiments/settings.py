@@ -2,6 +2,7 @@
 
 import enum
 import re
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +15,13 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.experiments.own import task_of
-from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_outputs, refuse_unknown_keys, several_values
-from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.config import TupeConfig
-from tupe.plan.config import last_of_each, plus
 from tupe.systems import plain_name, system_fields
 from tupe.user_dir import config_dir
 
 CONFIGS = config_dir("finetuning")
+#: Groups whose fields depend on their `_name`, so that Hydra knows only those that the file names.
+_BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")
 
 #: Epochs of a recipe on a task, where they differ from its file: ELECTRA, table 7.
 _EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
@@ -125,12 +125,24 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
             others[key] = value
     everything = OmegaConf.to_container(cfg)
     of = result_settings(cfg, "checkpoint.save_dir", "checkpoint.finetune_from_model")
-    refuse_unknown_keys({key: part for key, part in of.items() if key != "recipe"})
-    refuse_out_of_range(everything)
-    refuse_outputs(everything)
-    refuse_other_parts(of)
     _refuse_without_best(everything)
     return Settings({**of, **others}, save_dir, left)
+
+
+def last_of_each(arguments: list[str]) -> list[str]:
+    """Leave out each `key=value` that a later one replaces: with pluses, Hydra refuses a key that is there already."""
+    last = {argument.partition("=")[0].lstrip("+"): i for i, argument in enumerate(arguments)}
+    return [a for i, a in enumerate(arguments) if "=" not in a or last[a.partition("=")[0].lstrip("+")] == i]
+
+
+def plus(override: str, named: Mapping[str, Container[str]]) -> str:
+    """Write `model.FIELD=VALUE` as Hydra wants it: with a plus where the file's group does not name the field."""
+    key, equals, value = override.partition("=")
+    bare = key.lstrip("+")
+    group, _, field = bare.partition(".")
+    if group not in _BY_NAME or not field or not equals or key.startswith("++"):
+        return override
+    return f"{'' if field.partition('.')[0] in (named.get(group) or ()) else '+'}{bare}={value}"
 
 
 def _refuse_without_best(cfg: dict[str, Any]) -> None:
@@ -165,7 +177,7 @@ def _parse(override: str) -> tuple[str, Any]:
         reason = " ".join(str(error).split())
         raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
     if parsed.is_sweep_override():
-        raise UserError(f"{several_values(override)}; tupe sweep takes several rates and seeds, by --lrs and --seeds.")
+        raise UserError(f"{override} is several values, but a run has one.")
     return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
 
 

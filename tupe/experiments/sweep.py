@@ -10,7 +10,7 @@ from pathlib import Path
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cores import visible_gpus
 from tupe.errors import UserError
-from tupe.experiments.finetune import check_dictionary, check_fields, data_checksum
+from tupe.experiments.finetune import check_dictionary, data_checksum
 from tupe.experiments.job import keep_best, perform
 from tupe.experiments.own import task_of
 from tupe.experiments.plan import Plan
@@ -58,9 +58,8 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
                 "be true: give a metric that is better when it is higher."
             )
     opened = open_checkpoint(checkpoint)
-    for task, of_task in zip(tasks, settings):
+    for task in tasks:
         check_dictionary(opened, data / task, task)
-        check_fields(opened, of_task)
     return Plan(
         checkpoint=str(checkpoint.resolve()),
         sha256=sha256(checkpoint),

@@ -9,7 +9,7 @@ says.
 
 import sys
 
-from tupe.fairseq_patches import commands, libraries, loop, printing, trainer  # noqa: F401
+from tupe.fairseq_patches import commands, libraries, loop, trainer  # noqa: F401
 from tupe.fairseq_patches.checkpoints import dictionary_sha256
 from tupe.fairseq_patches.patching import install, patched
 from tupe.fairseq_patches.task import put_in_scope

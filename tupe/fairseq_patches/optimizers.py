@@ -1,6 +1,5 @@
 """Half precision: settings that work together; optimizers and schedules that continue with the same bits."""
 
-import logging
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,10 +10,8 @@ from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.optim.lr_scheduler import FairseqLRScheduler
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
-from tupe.errors import UserError
 from tupe.fairseq_patches.patching import overlay, overriding, replaced
-
-logger = logging.getLogger(__name__)
+from tupe.util import UserError
 
 #: What fairseq's scaler counts.
 _COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
@@ -104,24 +101,18 @@ def make_precision_consistent(common) -> None:
     """Make settings of `common` agree that only work together.
 
     Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
-    Without a GPU `fp16` makes no update in minutes. On the CPU it asks, with flat gradients, for a CUDA device, and
-    `amp` does nothing.
+    With `fp16` and `bf16` fairseq trains a model of fp16 without a loss scale. On the CPU fp16 asks, with flat
+    gradients, for a CUDA device.
+
+    Raises:
+        UserError: two precisions are set.
     """
     common.fp16 = common.fp16 or common.memory_efficient_fp16
     common.bf16 = common.bf16 or common.memory_efficient_bf16
     if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
-        raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
-    if common.fp16 and not (common.cpu or common.tpu or torch.cuda.is_available()):
-        raise UserError(
-            "fp16 is for GPUs, and PyTorch sees none: look at CUDA_VISIBLE_DEVICES, or leave out --fp16 (under Hydra "
-            "common.fp16=false) and train a small model by --cpu (common.cpu=true)"
-        )
+        raise UserError("fp16, bf16 and amp exclude each other: set the others to false.")
     if (common.cpu or not torch.cuda.is_available()) and not common.tpu:
         common.fp16_no_flatten_grads = True
-        if common.fp16:
-            logger.warning("fp16 is slow on the CPU: leave it out there, or take bf16")
-        if common.amp:
-            logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
 
 
 class _StaysOnCPU(torch.Tensor):

@@ -14,7 +14,7 @@ from typing import Any
 
 import fairseq
 
-from tupe.errors import UserError
+from tupe.util import UserError
 
 _LOCK = threading.RLock()
 _ABSENT = object()

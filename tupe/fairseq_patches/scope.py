@@ -5,7 +5,6 @@ sets; other runs in the same process are fairseq's alone.
 """
 
 import os
-import traceback
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from tupe.position.registry import registered_folders
 
 _FOLDER = Path(__file__).resolve().parents[1]
 _PACKAGE = __name__.partition(".")[0]
-_OURS = ("fairseq", _PACKAGE)
 #: The attribute of objects that were told by `task.put_in_scope`.
 MARK = "_serves_tupe"
 #: Part of a configuration -> name -> class.
@@ -64,12 +62,3 @@ def config_in_scope(cfg: Any) -> bool:
         and user_dir is not None
         and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *registered_folders())
     )
-
-
-def raised_by_others(error: Exception) -> bool:
-    """Tell whether an error was raised in a package that registered a part of its own, whose author wants the trace."""
-    known = (known for registries in REGISTERED.values() for registry in registries for known in registry.values())
-    theirs = {part.__module__.partition(".")[0] for part in known} - {*_OURS}
-    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
-    packages = [name.partition(".")[0] for name in frames]
-    return next((package in theirs for package in reversed(packages) if package in (*theirs, *_OURS)), False)

@@ -1,42 +1,29 @@
 """The trainer of a run of ours, which takes the place of fairseq's."""
 
-import contextlib
 import functools
 import hashlib
-import os
 import time
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.logging import metrics
-from fairseq.logging.meters import StopwatchMeter
 from fairseq.trainer import Trainer
 
-from tupe.errors import UserError, chain
 from tupe.fairseq_patches import loop
 from tupe.fairseq_patches.checkpoints import (
     broadcast_configurations,
     checkpoint_fits,
-    names,
     record_dictionaries,
-    refuse_changed_dictionaries,
+    refuse_other_shards,
 )
 from tupe.fairseq_patches.commands import find_unused_parameters, refuse_to_train_alone
-from tupe.fairseq_patches.configuration import explain, refuse_unknown_keys
 from tupe.fairseq_patches.optimizers import make_precision_consistent, overflows_on_the_cpu, use_exact_states
 from tupe.fairseq_patches.patching import only_runs, overriding, put
-from tupe.fairseq_patches.printing import log_beside_the_checkpoints
-from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen, in_scope
 from tupe.fairseq_patches.task import put_in_scope
-from tupe.files import remove_abandoned
-
-_SHOWN = 32  # batch ids in a sentence
+from tupe.util import remove_parts
 
 
 @overriding(Trainer)
@@ -67,11 +54,8 @@ class TupeTrainer(ScheduleTrainer):
         if isinstance(cfg, Namespace):
             cfg = convert_namespace_to_omegaconf(cfg)
         task.before_training(cfg)
-        refuse_out_of_range(cfg)
-        refuse_unknown_keys(cfg)
-        loop.named_checkpoint(cfg.checkpoint)
-        refuse_changed_dictionaries(cfg.task)
-        log_beside_the_checkpoints(cfg)
+        loop.refuse_missing_checkpoint(cfg.checkpoint)
+        refuse_other_shards(getattr(cfg.task, "data", None) or "")
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()
         find_unused_parameters(cfg, model)
@@ -82,25 +66,9 @@ class TupeTrainer(ScheduleTrainer):
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
     def _build_optimizer(self):
-        self._optimizer = None
-        try:
-            super()._build_optimizer()
-        except Exception as error:
-            kind = "optimizer" if self._optimizer is None else "lr_scheduler"
-            explain(kind, self.cfg[kind], error)
-            raise
+        super()._build_optimizer()
         use_exact_states(self._optimizer)
         use_exact_states(self._lr_scheduler)
-
-    def _build_ema(self):
-        """Raise a `UserError` for an `ema_seed_model` without averaged weights."""
-        try:
-            super()._build_ema()
-        except KeyError as error:
-            raise UserError(
-                f"{self.cfg.ema.ema_seed_model} has no averaged weights: give ema.ema_seed_model a checkpoint of a "
-                "training with store_ema, or leave it out"
-            ) from error
 
     def get_train_iterator(self, epoch, *args, disable_iterator_cache=False, **kwargs):
         """Build the batches of a resumed run as the run did in its first epoch.
@@ -117,20 +85,15 @@ class TupeTrainer(ScheduleTrainer):
             iterator = build(1, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
             if epoch != 1 and not task.can_reuse_epoch_itr(iterator.dataset):
                 iterator = build(epoch, *args, **kwargs)
-        refuse_empty_epochs(self.cfg.optimization, len(iterator))
         return iterator
 
     def load_checkpoint(self, filename, *args, **kwargs):
-        """Load a checkpoint that fits; where the run saves, what killed processes left of theirs goes."""
+        """Load a checkpoint after checking that it matches this run; delete temporary files of killed runs."""
         if self.is_data_parallel_master:
-            remove_abandoned(Path(self.cfg.checkpoint.save_dir))
-        goes_on = not (args[0] if args else kwargs.get("reset_optimizer", False))
-        with checkpoint_fits(self, filename, goes_on), broadcast_configurations():
+            remove_parts(Path(self.cfg.checkpoint.save_dir))
+        resumes = not (args[0] if args else kwargs.get("reset_optimizer", False))
+        with checkpoint_fits(self, resumes), broadcast_configurations():
             state = super().load_checkpoint(filename, *args, **kwargs)
-        meters = metrics.get_meters("default")  # the checkpoint's own, where they were read
-        if "wall" not in meters:
-            meters.add_meter("wall", StopwatchMeter(round=0), priority=790)  # as fairseq's trainer
-        meters["wall"].start()  # else 0 to the end
         self.begin = functools.partial(loop.begin, self, state)
         return state
 
@@ -147,15 +110,6 @@ class TupeTrainer(ScheduleTrainer):
         self.saved_at = time.monotonic()  # for `model.save_interval_minutes`
         return saved
 
-    def state_dict(self):
-        """Leave absolute paths out of a checkpoint.
-
-        Nothing reads them again, but in fine-tuning the data, whose labels are compared, and where it started from.
-        """
-        state = super().state_dict()
-        kept = ("finetune_from_model", "data") if in_scope(chosen("task", self.cfg.task)) else ("finetune_from_model",)
-        return {**state, "cfg": names(state["cfg"], kept)}
-
     def _set_seed(self):
         """Draw numbers of its own for each update, process and seed.
 
@@ -164,7 +118,7 @@ class TupeTrainer(ScheduleTrainer):
         utils.set_torch_seed(update_seed(self.cfg.common.seed, self.get_num_updates(), self.data_parallel_rank))
 
     def train_step(self, samples, *args, **kwargs):
-        with not_finite_is_explained(self, samples), overflows_on_the_cpu():
+        with overflows_on_the_cpu():
             return super().train_step(dummies_first(samples), *args, **kwargs)
 
     def valid_step(self, *args, **kwargs):
@@ -173,49 +127,11 @@ class TupeTrainer(ScheduleTrainer):
         return log
 
     def _aggregate_logging_outputs(self, logging_outputs, *stats, **kwargs):
-        """Sum the statistics of an update, and with them what any process was told or is due."""
-        told = torch.tensor(loop.wishes(self))
-        outputs, (*stats, told) = super()._aggregate_logging_outputs(logging_outputs, *stats, told, **kwargs)
-        self.agreed = told.tolist()
+        """Sum the statistics of an update, and with them what any process received or is due."""
+        requested = torch.tensor(loop.local_requests(self))
+        outputs, (*stats, requested) = super()._aggregate_logging_outputs(logging_outputs, *stats, requested, **kwargs)
+        self.requested = requested.tolist()
         return outputs, stats
-
-
-def refuse_empty_epochs(optimization: Any, batches: int) -> None:
-    """Raise a `UserError` if epochs of so many batches have no update, which fairseq would train for ever or not."""
-    every = max(optimization.update_freq)
-    if optimization.skip_remainder_batch and (batches - 1) // every == 0:
-        raise UserError(
-            f"an epoch has {batches} batch(es) and an update {every}, and optimization.skip_remainder_batch leaves out "
-            "the last, so that there is no update: leave it out, or lower the size of a batch (dataset.batch_size)"
-        )
-
-
-@contextlib.contextmanager
-def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[None]:
-    """Raise `explain_failure`'s error where the block finds NaN.
-
-    fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback.
-    """
-    try:
-        yield
-    except Exception as error:
-        # the second run can fail in its own way
-        cause = next((each for each in chain(error) if isinstance(each, FloatingPointError)), None)
-        if cause is None:
-            raise
-        raise UserError(explain_failure(trainer, samples, cause)) from error
-
-
-def explain_failure(trainer: Trainer, samples: list[dict], error: FloatingPointError) -> str:
-    """Return the sentence: which update (counted from 1), which batch ids, where the state is, and fairseq's reason."""
-    ids = [int(index) for sample in samples if sample for index in sample.get("id", ())]
-    shown = ", ".join(map(str, ids[:_SHOWN])) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
-    reason = str(error).splitlines()[0].rstrip(".")
-    if reason == "gradients are Nan/Inf":
-        reason = "the loss or a gradient is NaN or infinite; try a lower learning rate, more warm-up or --clip-norm 1"
-    crash = os.path.join(trainer.cfg.checkpoint.save_dir, "crash.pt")
-    update = trainer.get_num_updates() + 1
-    return f"training stopped at update {update}, batch ids {shown} (state saved in {crash}): {reason}"
 
 
 def update_seed(seed: int, update: int, rank: int) -> int:

@@ -23,7 +23,6 @@ from tupe.data.length_order import TextWindows
 from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
 from tupe.files import check_file, read_text, typed, write_bytes
-from tupe.safe_load import refuse_no_paths
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
 _BATCH = 32
@@ -43,7 +42,6 @@ def predict(
     Raises:
         UserError: if the checkpoint does not fit the task, or a test set is missing or not of the published size.
     """
-    refuse_no_paths(data=data, out=out)
     data, out = Path(data), Path(out)
     task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None and description(data) is not None:

@@ -8,14 +8,12 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.ranges import refuse_value
 from tupe.fairseq_patches.scope import chosen
 from tupe.files import typed
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.position import fix_rotary_length
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.position.registry import refuse_unregistered
-from tupe.safe_load import check_finite
 from tupe.systems import SEQ2SEQ_NAMES
 
 T = TypeVar("T")
@@ -59,7 +57,6 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     if config.max_positions is None:
         length = task.get("tokens_per_sample") or task.get("max_positions")
         config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", _MADE_BY, _MENDING)
-    _check_numbers(vars(config), f"{where}.model")
     fix_rotary_length(config)
     width = config.embedding_dim or config.encoder_embed_dim
     _check_weights(state.get("model"), _ENCODER, config.encoder_layers, width, path)
@@ -89,8 +86,6 @@ def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, 
     """Check an encoder-decoder's configuration and weights: one of ours, or the sizes of fairseq's `transformer`."""
     ours = model["_name"] in TRANSLATORS
     config = vars(_config(TRANSLATORS[model["_name"]], model, path)) if ours else _sizes(model)
-    _check_numbers(config, f"{path}: cfg.model")
-    _check_numbers(_sizes(task), f"{path}: cfg.task")
     for side in ("encoder", "decoder"):
         layers, width = (config.get(f"{side}_{of}") or config.get(f"encoder_{of}") for of in ("layers", "embed_dim"))
         _check_weights(weights, f"{side}.stack." if ours else f"{side}.", layers, width, path)
@@ -124,14 +119,6 @@ def _sizes(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name.endswith(("_layers", "_dim", "_heads", "_positions"))}
 
 
-def _check_numbers(fields: dict[str, Any], where: str) -> None:
-    for name, value in fields.items():
-        try:
-            refuse_value(name, value, f"{where}: {name}")
-        except UserError as error:
-            raise UserError(f"{str(error).partition(': give')[0]}, which no model has: {_MENDING}.") from None
-
-
 def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: str | os.PathLike) -> None:
     """Refuse weights that are not finite or not of the configured size, before a model of that size is built.
 
@@ -146,4 +133,3 @@ def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: str |
             f"{path} does not hold the weights of the {layers!s:.20} layers of width {width!s:.20} that its "
             "configuration names: it is damaged or not a whole checkpoint."
         )
-    check_finite(weights, path)

@@ -4,13 +4,10 @@ from argparse import Namespace
 from typing import Any
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import cannot_be, flags_are_booleans, nearest_model
-from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen
 from tupe.models.checkpoint_config import fairseq_model
 from tupe.models.config import CONFIGS
@@ -28,19 +25,15 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     if name not in CONFIGS and (kind := chosen("model", name)):
         raise UserError(f"{name} is {fairseq_model(name, kind)}: `tupe systems` lists ours, of which bert_a is BERT's.")
     if name not in CONFIGS:
-        raise UserError(f"there is no checkpoint and no model {name}{nearest_model(name)}: `tupe systems` lists them.")
+        raise UserError(f"there is no checkpoint and no model {name}: `tupe systems` lists them.")
     wrong = next((field for field in fields if "=" not in field or field.startswith(("_name=", "="))), None)
     if wrong is not None:
         raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
     try:
-        with flags_are_booleans():
-            args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
+        args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
     except YAMLError:
         raise UserError(f"{' '.join(fields):.200} is no list of field=value: write values plainly, as 0.1.") from None
-    except OmegaConfBaseException as error:
-        raise cannot_be(name, [field.partition("=")[0] for field in fields], CONFIGS[name], error) from None
     args._name = name
-    refuse_out_of_range({"model": vars(args)}, ["model"])
     return args
 
 

@@ -16,13 +16,12 @@ from tupe.data.corpus.vocabulary import MASK
 from tupe.data.glue.prepare import Content
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.files import read, read_json, typed
 from tupe.models.checkpoint_config import fitting, saved_config
 from tupe.models.hub import HubInterface
 from tupe.position.arguments import check_flags
-from tupe.safe_load import refuse_no_paths, safe_load
+from tupe.safe_load import safe_load
 
 
 def load_hub(
@@ -34,14 +33,6 @@ def load_hub(
     fields: Mapping[str, Any],
 ) -> HubInterface:
     """Load a checkpoint as `TupeModel.from_pretrained`, which says what each argument is; `fields` are its others."""
-    refuse_unknown_names(fields, groups=("common", "model", "task", "bpe"))
-    given = {name: fields[name] for name in ("sentencepiece_model", "user_dir") if fields.get(name) is not None}
-    refuse_no_paths(
-        model_name_or_path=model_name_or_path,
-        checkpoint_file=checkpoint_file,
-        data_name_or_path=data_name_or_path,
-        **given,
-    )
     if half := next((name for name in ("fp16", "bf16") if fields.get(name)), None):
         raise UserError(f"from_pretrained has no {half}, which is of training: call half() or bfloat16() of its result")
     known = REGISTRIES["bpe"]["registry"]

@@ -1,7 +1,6 @@
-"""Plan a training before it starts: what it will do, need and cost, and what cannot work."""
+"""Plan a training before it starts: its parameters, tokens, updates, epochs and hours."""
 
-from tupe.plan.check import Launch
-from tupe.plan.config import plus, read_config, with_pluses
-from tupe.plan.pretraining import plan
+from tupe.plan.config import read_config
+from tupe.plan.plan import Launch, plan
 
-__all__ = ["Launch", "plan", "plus", "read_config", "with_pluses"]
+__all__ = ["Launch", "plan", "read_config"]

@@ -3,7 +3,6 @@
 import json
 import random
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +15,6 @@ from tests.data.corpus.test_pipeline import decoded, files, prepare
 from tests.data.kills import run_killed
 from tupe.data.corpus import scan, vocabulary
 from tupe.data.languages import is_language, languages, probabilities
-from tupe.errors import UserError
-from tupe.plan.pretraining import _read_data
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBERS = {"en": 24, "he": 12, "zh": 9}  # documents
@@ -74,9 +71,6 @@ def test_each_language_has_its_folder(text, tmp_path, capsys):
         for counts in content["languages"].values():
             total.update(counts[kind])
         assert dict(total) == content["counts"][kind]
-    with pytest.raises(UserError, match="has 3 languages: set CONFIG=multilingual"):
-        cfg = {"task": SimpleNamespace(_name="masked_lm"), "dataset": SimpleNamespace(train_subset="train")}
-        _read_data([tmp_path / "out"], SimpleNamespace(**cfg))
     printed = capsys.readouterr().out
     assert "zh: 7 documents, " in printed and "% unknown" in printed
 

@@ -11,7 +11,7 @@ from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, WORDS, from
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
-from tupe.safe_load import check_stored, safe_load
+from tupe.safe_load import safe_load
 
 MADE_BY = "fairseq"
 WEIGHTS, DICTIONARY = "model.pt", "dict.txt"
@@ -56,7 +56,6 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     tensors = isinstance(model, dict) and all(isinstance(n, str) and isinstance(t, Tensor) for n, t in model.items())
     if not options or not tensors:
         raise UserError(f"{path} is no checkpoint of {MADE_BY}: it needs `args` or `cfg`, and `model` of tensors")
-    check_stored(model, path)
     try:
         weights = from_fairseq(model)
     except KeyError as error:

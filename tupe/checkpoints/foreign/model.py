@@ -11,7 +11,6 @@ from torch import Tensor
 from tupe.checkpoints.foreign.names import DISTANCES, ENCODER, HEAD, LM_HEAD, OUTPUT, POOLER, POSITIONS, SEGMENTS, WORDS
 from tupe.errors import UserError
 from tupe.models.config import TupeConfig
-from tupe.safe_load import check_finite
 from tupe.systems import SIZES, system_of
 
 #: The fields of a BERT that are not the defaults of `TupeConfig`, which are TUPE's.
@@ -66,7 +65,6 @@ class Foreign:
                     "were before they were quantised"
                 )
             self.weights[name] = tensor.float()
-        check_finite({**self.weights, **self.head}, self.path)
         self.head = {name: tensor.float() for name, tensor in self.head.items()}
         f = self.fields
         width, ffn, narrow = f["encoder_embed_dim"], f["encoder_ffn_embed_dim"], f.get("embedding_dim", 0)

@@ -10,9 +10,8 @@ from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, RELATIVE_KEY, SEGMENTS, WORDS, from_transformers
 from tupe.checkpoints.from_transformers import named_parts, read_weights
 from tupe.errors import UserError
-from tupe.fairseq_patches.ranges import refuse_value
 from tupe.files import read_json, typed
-from tupe.safe_load import check_stored, safe_load
+from tupe.safe_load import safe_load
 
 MADE_BY = "Transformers"
 CONFIG, PICKLED = "config.json", "pytorch_model.bin"
@@ -151,7 +150,6 @@ def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
                     f"{file} holds {name!r:.60}, which is no tensor of numbers with a name: give the weights of "
                     f"{MADE_BY}, not quantised"
                 )
-        check_stored(part, file)
         tensors.update(part)
     return files, tensors
 
@@ -166,10 +164,7 @@ def _number(path: Path, config: dict[str, Any], name: str, default: int | None =
 
 def _decimal(path: Path, config: dict[str, Any], ours: str, theirs: str, default: float) -> float:
     """Return a number of the configuration in the range that our field has."""
-    where = f"{path}: {theirs}"
-    value = typed(float, config.get(theirs, default), where, MADE_BY, "get the file again")
-    refuse_value(ours, value, where)
-    return value
+    return typed(float, config.get(theirs, default), f"{path}: {theirs}", MADE_BY, "get the file again")
 
 
 def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:

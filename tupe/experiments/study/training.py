@@ -21,8 +21,6 @@ from tupe.experiments.process import python_command
 from tupe.experiments.settings import assignment, read_settings, result_settings
 from tupe.experiments.study.design import ROBERTA, Design, Run
 from tupe.experiments.study.records import Pretraining, this_machine
-from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_unknown, refuse_unknown_keys
-from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.files import check_file, read_json
 from tupe.systems import SIZES
 from tupe.user_dir import config_dir, user_dir
@@ -94,16 +92,6 @@ def check(design: Design) -> None:
         ours = next((key for key in given if key.lstrip("+") in _OURS), None)
         if ours is not None:
             raise UserError(f"settings{name} have {ours}, which the study sets itself: leave it out.")
-    for name in design.systems:
-        given = overrides(design, Run("final", name, 1), 1.0)
-        try:
-            refuse_unknown(given["model._name"])
-            cfg = OmegaConf.to_container(_configuration(design, given))
-            refuse_out_of_range(cfg)
-            refuse_unknown_keys({key: part for key, part in cfg.items() if key not in ("hydra", "defaults")})
-            refuse_other_parts(cfg)
-        except UserError as error:
-            raise UserError(f"the row {name} cannot be trained: {error}") from error
     for task in design.finetuning.tasks:
         if task not in (known := BENCHMARKS["glue"].tasks):
             raise UserError(f"finetuning.tasks has {task}: choose from {', '.join(known)}.")
@@ -136,7 +124,7 @@ def command(
     given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
     given |= {"distributed_training.distributed_world_size": 1}
     given |= {} if start is None else {"checkpoint.finetune_from_model": start}
-    given |= {} if gpu else {"common.cpu": True, "common.fp16": False}
+    given |= {} if gpu else {"common.cpu": True, "common.bf16": False}
     given |= overrides(design, run, lr)
     if "dataset.batch_size" in given:  # it is the whole batch, so nothing is accumulated
         given.setdefault("optimization.update_freq", [1])

@@ -7,7 +7,6 @@ from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.position.arguments import check_whole, shown
 
 _OF_GENERATE = ("verbose", "skip_invalid_size_inputs", "inference_step_args", "prefix_allowed_tokens_fn")
@@ -34,8 +33,6 @@ class TranslationHub(GeneratorHubInterface):
     ) -> list[list[dict[str, Any]]] | list[dict[str, Any]]:
         """Return the `beam` best translations of each sentence, as `encode` gives it, or of one that is a tensor."""
         check_whole("beam", beam, 1)
-        options = {name: value for name, value in kwargs.items() if name not in _OF_GENERATE}
-        refuse_unknown_names(options, "translate", groups=("generation",))
         sentences = _listed("tokenized_sentences", tokenized_sentences)
         one = isinstance(sentences, Tensor) and sentences.ndim == 1
         for tokens in [sentences] if one else sentences:

@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from tupe.data.corpus.tokenizers import MODEL
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
-from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
-from tupe.fairseq_patches.ranges import GROUPS
 from tupe.fairseq_patches.task import before_building
 from tupe.models.before_training import BeforeTraining
 from tupe.models.checkpoint_config import fitting
@@ -30,7 +28,7 @@ from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.seq2seq.hub import TranslationHub
 from tupe.models.tupe import as_namespace, register
-from tupe.safe_load import refuse_no_paths, safe_load
+from tupe.safe_load import safe_load
 
 
 class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
@@ -82,10 +80,6 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
         Raises:
             UserError: if there is no such checkpoint, or its model is an encoder alone, or there are no data.
         """
-        refuse_unknown_names(kwargs, named=("bpe", "tokenizer"), groups=(*GROUPS, "generation_args"))
-        refuse_no_paths(
-            model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
-        )
         for checkpoint in (Path(model_name_or_path, file) for file in str(checkpoint_file).split(os.pathsep)):
             if not checkpoint.is_file():
                 raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")

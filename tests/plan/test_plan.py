@@ -1,0 +1,89 @@
+"""The numbers of a plan."""
+
+import re
+
+import pytest
+from fairseq import models, tasks
+
+from tests.commands import ROOT
+from tests.inference.conftest import parallel  # noqa: F401
+from tupe.cli.main import main
+from tupe.plan import Launch, plan, read_config
+from tupe.plan.plan import short
+
+
+def config(data, *overrides, kind="pretraining", name="base"):
+    return read_config(ROOT / "configs" / kind, name, [f"task.data={data}", *overrides])
+
+
+def pretraining(corpus, *overrides, launch=Launch(), name="base"):  # noqa: B008
+    overrides = ("task.tokens_per_sample=32", "model._name=tupe_tiny", *overrides)
+    return list(plan(config(corpus, *overrides, name=name), launch))
+
+
+def test_numbers(corpus):
+    tokens = sum(len(line.split()) + 1 for line in (corpus / "raw/train").read_text().splitlines())
+    keys = ("dataset.batch_size=4", "optimization.update_freq=[8]")
+    first, batch, total, operations = pretraining(corpus, *keys, launch=Launch(nodes=2, processes=4))
+    assert first == "tupe_tiny, 859k parameters, 91 symbols"
+    each = "of 32 tokens each: 8,192 tokens an update"
+    assert batch == f"8 processes x 4 x 8 accumulated = 256 sequences an update, {each}"
+    assert total.startswith(f"1,000,000 updates: 8.19G tokens, {8.192e9 / tokens:,.3g} times the training data of ")
+    assert operations.endswith(" floating-point operations")
+
+
+@pytest.mark.parametrize(("name", "updates", "batch"), [("base", "1,000,000", 16 * 16), ("diet", "500,000", 64 * 64)])
+def test_configurations_of_the_papers(name, updates, batch, corpus):
+    _, second, third, _ = pretraining(corpus, name=name)
+    assert f"= {batch:,} sequences an update" in second
+    assert third.startswith(f"{updates} updates")
+
+
+def test_length_of_a_run_given_in_epochs(corpus):
+    keys = ("optimization.max_update=0", "optimization.max_epoch=3", "optimization.update_freq=[1]")
+    assert (
+        " updates: 32.3k tokens, 3.02 times the training data" in pretraining(corpus, *keys, "dataset.batch_size=8")[2]
+    )
+
+
+def test_an_epoch_is_one_shard(corpus):
+    keys = ("optimization.max_update=0", "optimization.max_epoch=3", "dataset.batch_size=8")
+    one, two = (pretraining(data, *keys)[2] for data in (corpus, f"{corpus}:{corpus}"))
+    assert one.partition(" tokens, ")[0] == two.partition(" tokens, ")[0]
+    assert two.endswith("2 folder(s)")
+
+
+def test_hours_of_the_papers_base(corpus):
+    """By hand: 6 operations a weight of a layer and token, and so on, as `training_flops` counts them."""
+    away = Launch(nodes=2, processes=8, gpu="h100", mfu=0.4)
+    *_, hours = pretraining(corpus, "model._name=tupe_base", "task.tokens_per_sample=512", launch=away)
+    tokens = 1_000_000 * 16 * 16 * 16 * 512
+    layers = 12 * 12 * 768**2  # four products of attention and two of eight times its size
+    head = 0.15 * (768**2 + 91 * 768)
+    flops = 6 * tokens * (layers + head) + 12 * tokens * 512 * 768 * 12
+    shown = float(re.search(r"([\d.,e+]+) hours on 16 H100 at 40% of 989 TFLOP/s", hours)[1].replace(",", ""))
+    assert shown == pytest.approx(flops / (16 * 989e12 * 0.4) / 3600, rel=0.01)
+
+
+@pytest.mark.parametrize("keys", [(), ("model.share_all_embeddings=false", "+model.cross_position=low_rank")])
+def test_a_translation(keys, parallel):  # noqa: F811
+    cfg = config(parallel, "model._name=seq2seq_shaw_tiny", "dataset.max_tokens=100", "optimization.update_freq=[2]",
+                 *keys, kind="translation", name="multi30k_en_de")  # fmt: skip
+    first, batch, updates = plan(cfg, Launch(nodes=2, processes=2))
+    number = sum(p.numel() for p in models.build_model(cfg.model, tasks.setup_task(cfg.task)).parameters())
+    assert f", {short(number)} parameters, 60 symbols" in first
+    assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens an update, at most"
+    assert updates.startswith("8,000 updates: at most ")
+
+
+def test_the_command(corpus, capsys):
+    command = ["plan", "--gpus", "2", str(ROOT / "configs/pretraining"), "base", f"task.data={corpus}"]
+    assert main([*command, "model._name=tupe_tiny", "+model.relative=none"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:6] for line in lines] == ["plan: "] * 4
+    assert "tupe_tiny relative=none, " in lines[0]
+
+
+def test_a_key_that_hydra_does_not_know(corpus):
+    with pytest.raises(Exception, match="sav_dir"):
+        config(corpus, "checkpoint.sav_dir=x")
