@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, tupe
-from tupe.user_dir import config_dir
+from tupe.util import config_dir
 
 
 def test_prints_the_folder_of_the_configurations_anywhere(tmp_path):
@@ -21,8 +21,3 @@ def test_every_kind_has_configurations(kind, capsys):
     assert tupe("config-dir", kind) == 0
     assert list(Path(capsys.readouterr().out.rstrip("\n")).glob("*.yaml"))
     assert config_dir(kind) == config_dir() / kind
-
-
-def test_another_kind_is_refused(capsys):
-    assert tupe("config-dir", "pretrain") == 2
-    assert "choose from pretraining, finetuning, translation, study" in capsys.readouterr().err.replace("'", "")

@@ -38,21 +38,6 @@ def test_rows(checkpoints, tmp_path, capsys):
     assert (tmp_path / "length.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("command", [("loss-by-length", "--figure"), ("loss-by-position", "--output")])
-def test_a_figure_without_a_format_is_said_before_the_losses(command, checkpoints, tmp_path, capsys):
-    words = ["--data", str(tmp_path), command[1], str(tmp_path / "a.txt")]
-    assert main([command[0], checkpoints[0], *words]) == 1
-    said = capsys.readouterr()
-    assert not said.out and "a.txt does not end with a format of figures" in said.err
-
-
-@pytest.mark.parametrize("command", ["loss-by-length", "loss-by-position"])
-def test_a_checkpoint_that_is_missing_is_said_before_the_losses(command, checkpoints, tmp_path, capsys):
-    assert main([command, checkpoints[0], str(tmp_path / "b.pt"), "--lengths", "8", "--data", str(tmp_path)]) == 1
-    said = capsys.readouterr()
-    assert not said.out and "there is no checkpoint" in said.err
-
-
 def test_with_other_fields_the_length_of_training_has_a_row_more(checkpoints, tmp_path, capsys):
     words = ["--lengths", "8", "16", "--override", "relative_max_distance=9", "--data", str(tmp_path)]
     assert main(["loss-by-length", checkpoints[0], *words]) == 0
@@ -61,11 +46,6 @@ def test_with_other_fields_the_length_of_training_has_a_row_more(checkpoints, tm
     assert main(["loss-by-length", checkpoints[0], *words[:3], "--extend", "window", "--data", str(tmp_path)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[:2] for row in rows[2:]] == [["t5_tiny,", "window"]] * 2
-    assert main(["loss-by-length", checkpoints[0], "--data", str(tmp_path), "--override", "relative_maximum=9"]) == 1
-    assert "relative_maximum is no field of a position encoding" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["loss-by-length", checkpoints[0], "--data", str(tmp_path), "--override", "relative_maximum"])
-    assert "'relative_maximum' is not FIELD=VALUE" in capsys.readouterr().err
 
 
 def test_an_extension_that_does_not_apply_has_a_row_that_says_so(checkpoints, tmp_path, capsys):

@@ -26,12 +26,6 @@ def test_table_has_every_system_and_size(capsys):
         assert "32,768 symbols, 512 positions" in capsys.readouterr().out
 
 
-def test_one_table_at_a_time(capsys):
-    with pytest.raises(SystemExit):
-        main(["systems", "--electra", "--translation"])
-    assert "--translation: not allowed with argument --electra" in capsys.readouterr().err
-
-
 def test_the_list_needs_no_torch():
     """Measure what a user waits for."""
     code = "import sys; from tupe.cli.main import main; main(['systems']); sys.exit('torch' in sys.modules)"

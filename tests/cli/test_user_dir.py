@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tupe
 from tupe.cli.main import main
-from tupe.user_dir import config_dir
+from tupe.util import config_dir
 
 
 def test_prints_the_folder_of_the_package_and_nothing_else():
@@ -18,15 +18,6 @@ def test_the_folders_of_the_configurations(capsys):
     for kind in ("", "study"):
         assert main(["config-dir", *filter(None, [kind])]) == 0
         assert Path(capsys.readouterr().out.strip()) == config_dir(kind)
-
-
-def test_a_package_that_ones_own_terms_lack(tmp_path, monkeypatch, capsys):
-    (tmp_path / "terms").mkdir()
-    (tmp_path / "terms/__init__.py").write_text("import nosuch\n")
-    monkeypatch.setenv("TUPE_USER_DIR", str(tmp_path / "terms"))
-    assert main(["systems"]) == 1
-    said = f"error: {tmp_path}/terms imports nosuch, which is not installed: install or rename it\n"
-    assert capsys.readouterr().err.endswith(said)
 
 
 def test_beside_a_folder_of_its_name(tmp_path):

@@ -74,13 +74,6 @@ def test_fitted(system, reader, data, tmp_path, capsys):
     assert ("warning: that is worse than the old model without any order" in printed) == (new > none)
 
 
-def test_a_text_is_no_corpus(bert, tmp_path, capsys):
-    text = tmp_path / "own.txt"
-    text.write_text("Anna sees the house\n")
-    assert main(["warm-start", str(bert), str(tmp_path / "new.pt"), "tupe_a", "--data", str(text)]) == 1
-    assert f"error: {text} is a file: give the folder that " in capsys.readouterr().err
-
-
 def test_without_text(reader, data, tmp_path, capsys):
     out = tmp_path / "new.pt"
     assert main(["warm-start", str(reader), str(out), "tupe_a"]) == 1
@@ -95,18 +88,4 @@ def test_without_text(reader, data, tmp_path, capsys):
     assert main(["warm-start", str(out), str(tmp_path / "back.pt"), "diet_abs", "--data", str(data)]) == 1
     assert "since absolute=untied becomes low_rank: positions are taken out of the input of BERT-A alone" in (
         capsys.readouterr().err
-    )
-
-
-def test_a_number_of_sequences_without_text(reader, tmp_path, capsys):
-    assert main(["warm-start", str(reader), str(tmp_path / "new.pt"), "tupe_a", "--sequences", "100"]) == 1
-    assert "--sequences is of the text of --data: give both or neither" in capsys.readouterr().err
-
-
-def test_too_little_text(data, reader, tmp_path, capsys):
-    assert main(["extend-positions", str(reader), "500", str(tmp_path / "long.pt")]) == 0
-    command = ["warm-start", str(tmp_path / "long.pt"), str(tmp_path / "new.pt"), "tupe_a", "--data", str(data)]
-    assert main(command) == 1
-    assert re.search(
-        r"has \d+ full sequences of 500 training tokens, of which the fit needs 64", capsys.readouterr().err
     )

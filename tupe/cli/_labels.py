@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tupe.errors import UserError
+from tupe.util import UserError
 
 if TYPE_CHECKING:
     from tupe.analysis.curves import TrainingLog
@@ -19,8 +18,6 @@ def split_label(argument: str) -> Labelled:
     """Split `[LABEL=]PATH` into the label, which may be empty, and the path: the type of such an argument."""
     plain = "=" not in argument or Path(argument).exists()
     label, path = ("", argument) if plain else argument.split("=", 1)
-    if not path:
-        raise argparse.ArgumentTypeError(f"{argument} names no path: give one behind the sign, or none of both")
     return label, Path(path)
 
 
@@ -47,11 +44,8 @@ def open_encoders(checkpoints: list[Labelled]) -> list[TupeLanguageModelEncoder]
     return encoders
 
 
-def read_runs(runs: list[Labelled], against: str | None) -> dict[str, TrainingLog]:
-    """Return the logs of runs by label, which defaults to the path. `against` is one of the labels, or None."""
+def read_runs(runs: list[Labelled]) -> dict[str, TrainingLog]:
+    """Return the logs of runs by label, which defaults to the path."""
     from tupe.analysis.curves import read_log
 
-    logs = {name: read_log(path) for name, path in named(runs)}
-    if against not in (None, *logs):
-        raise UserError(f"there is no run '{against}': --against takes one of {', '.join(logs) or '--runs'}.")
-    return logs
+    return {name: read_log(path) for name, path in named(runs)}

@@ -6,7 +6,7 @@ Example: fairseq-hydra-train --config-dir "$(tupe config-dir pretraining)" --con
 
 import argparse
 
-from tupe.user_dir import config_dir
+from tupe.util import config_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

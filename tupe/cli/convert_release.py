@@ -8,16 +8,17 @@ import argparse
 import shlex
 from pathlib import Path
 
-from tupe.cli._types import new_file
+from tupe.util import check_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="IN", help="checkpoint that the authors' code wrote")
-    parser.add_argument("target", type=new_file, metavar="OUT", help="file to write, a new one")
+    parser.add_argument("target", type=Path, metavar="OUT", help="file to write, a new one")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.release import convert_release
 
+    check_new(args.target)
     convert_release(args.source, args.target)
     print(f"wrote {args.target}; fine-tune it with: tupe finetune TASK {shlex.quote(str(args.target))} DATA")

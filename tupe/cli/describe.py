@@ -7,21 +7,25 @@ Examples: tupe describe checkpoints/tupe_base/checkpoint_last.pt
 import argparse
 import os
 
-from tupe.cli._types import symbols, whole
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
-    add("fields", nargs="*", metavar="field=value", help="changes of a named model: see `tupe systems --flags`")
-    add("--vocab-size", type=symbols, help="symbols of a named model (default: 32768)")
-    add("--max-positions", type=whole(1), help="longest sequence of a named model (default: 512)")
+    add(
+        "fields",
+        nargs="*",
+        default=[],
+        metavar="field=value",
+        help="changes of a named model: see `tupe systems --flags`",
+    )
+    add("--vocab-size", type=int, help="symbols of a named model (default: 32768)")
+    add("--max-positions", type=int, help="longest sequence of a named model (default: 512)")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.analysis.checkpoint import open_encoder
-    from tupe.errors import UserError
     from tupe.models.describe import describe, with_fields
+    from tupe.util import UserError
 
     if os.path.exists(args.model):
         sizes = (f"--{name.replace('_', '-')}" for name in ("vocab_size", "max_positions") if getattr(args, name))

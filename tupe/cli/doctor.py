@@ -6,14 +6,13 @@ which `--attention-backend auto` uses them. Ends with status 1 if something does
 
 import argparse
 import contextlib
+from pathlib import Path
 
-from tupe.cli._types import output_file
-from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.util import UserError, atomic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", type=output_file, metavar="FILE", help="write all findings to FILE, for a bug report")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all findings to FILE, for a bug report")
     parser.add_argument("--full", action="store_true", help="longer sequences and more repeats, some minutes")
 
 

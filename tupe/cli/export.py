@@ -9,14 +9,12 @@ docs/transformers.md says what can be done with it; `tupe import` is the way bac
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import output_folder
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=Path, help="one of ours")
     add("data", metavar="DATA", type=Path, help="with its dict.txt: its corpus, or the task it was fine-tuned on")
-    add("out", type=output_folder, metavar="OUT", help="folder to write, new or empty")
+    add("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     add("--corpus", type=Path, help="the folder of the tokenizer and the manifest (default: DATA)")
     add("--no-tokenizer", action="store_true", help="write none, where the text was not encoded by SentencePiece")
     add("--result", type=Path, action="append", default=[], help="result.json of this run, then of other seeds")

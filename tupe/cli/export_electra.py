@@ -7,16 +7,17 @@ Fine-tuning does not need it: it takes the discriminator from an electra_... che
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import new_file
+from tupe.util import check_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="IN", help="checkpoint of a model with a generator")
-    parser.add_argument("target", type=new_file, metavar="OUT", help="file to write, a new one")
+    parser.add_argument("target", type=Path, metavar="OUT", help="file to write, a new one")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.electra import export_discriminator
 
+    check_new(args.target)
     name = export_discriminator(args.source, args.target)
     print(f"wrote {args.target}, a {name} without a language-model head")

@@ -10,14 +10,14 @@ Example: tupe extend-positions checkpoints/tupe_base/checkpoint_last.pt 1024 lon
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import new_file, whole
+from tupe.util import check_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="an encoder or ELECTRA of this plugin")
-    add("positions", type=whole(1), metavar="POSITIONS", help="their new number, [CLS] included")
-    add("out", type=new_file, metavar="OUT", help="file to write, a new one")
+    add("positions", type=int, metavar="POSITIONS", help="their new number, [CLS] included")
+    add("out", type=Path, metavar="OUT", help="file to write, a new one")
     add("--rule", choices=["repeat", "interpolate"], default="repeat", help="for absolute positions (default: repeat)")
 
 
@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.extend import extend_positions
     from tupe.checkpoints.fairseq_checkpoint import write_state
 
+    check_new(args.out)
     done = extend_positions(args.checkpoint, args.positions, args.rule)
     write_state(args.out, done.state)
     print(f"{done.old} to {args.positions} positions: {args.out}")

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("checkpoint", metavar="CHECKPOINT", type=Path, help="a pre-trained checkpoint of this plugin")
     add("data", metavar="DATA", type=Path, help="the prepared task, or the folder of all")
-    add("overrides", nargs="*", metavar="key=value", help="changes of configs/finetuning")
+    add("overrides", nargs="*", default=[], metavar="key=value", help="changes of configs/finetuning")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -12,13 +12,11 @@ Example: tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import output_folder
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", type=Path, metavar="FOLDER", help="released by fairseq, or written by save_pretrained or tupe export")
-    add("out", type=output_folder, metavar="OUT", help="folder to write; of our own exports a new file")
+    add("out", type=Path, metavar="OUT", help="folder to write; of our own exports a new file")
     add("--head", metavar="NAME", help="keep the classification head, of fairseq the one of this name")
     help_ = "names of the head's classes in its order, to put them in the order of the prepared task"
     add("--labels", metavar="A,B,C", help=help_)
@@ -32,14 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.foreign.importing import import_model, is_ours
     from tupe.checkpoints.from_transformers import import_transformers
-    from tupe.errors import UserError
-    from tupe.files import check_new
+    from tupe.util import check_new
 
     if is_ours(args.folder):
-        options = ("head", "labels", "pooler", "no_tokenizer", "bpe", "language", "verify")
-        given = next((name for name in options if getattr(args, name)), None)
-        if given:
-            raise UserError(f"--{given.replace('_', '-')} is of models of other libraries, and {args.folder} is ours")
         check_new(args.out)
         new = import_transformers(args.folder, args.out)
         if new:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from tupe.cli._labels import named, split_label
-from tupe.cli._types import SEEDS, output_file, whole
 from tupe.experiments.study.design import Extension
+from tupe.util import check_new, write_json
 
 if TYPE_CHECKING:
     from tupe.analysis.length import LengthLoss
@@ -29,24 +29,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
     add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
     help_ = "lengths of windows (default: 1, 2, 4 and 8 times the shortest length of training)"
-    add("--lengths", type=whole(3, 1_000_000), nargs="+", metavar="N", help=help_)
+    add("--lengths", type=int, nargs="+", metavar="N", help=help_)
     help_ = "number of drawings of the masks (default: %(default)s)"
-    add("--masks", type=whole(1, 1000), default=4, metavar="N", help=help_)
+    add("--masks", type=int, default=4, metavar="N", help=help_)
     help_ = "tokens of the held-out text, at most (default: %(default)s)"
-    add("--tokens", type=whole(1), default=100_000, metavar="N", help=help_)
+    add("--tokens", type=int, default=100_000, metavar="N", help=help_)
     help_ = "more rows for each: angles of RoPE (linear, ntk, yarn), queries (log_n), window, end of FIRE (fire_length)"
     add("--extend", choices=get_args(Extension), nargs="+", default=[], help=help_)
     help_ = "fields of the position encoding for these windows, in place of those of training"
     add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks (default: %(default)s)")
-    add("--json", type=output_file, metavar="FILE", help="write all numbers to FILE, by position too")
-    add("--figure", type=output_file, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
+    add("--seed", type=int, default=1, help="seed of the masks (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="write all numbers to FILE, by position too")
+    add("--figure", type=Path, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
 
 
 def _field(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"'{text:.60}' is not FIELD=VALUE")
+    name, _, value = text.partition("=")
     return name, value
 
 
@@ -55,12 +53,10 @@ def run(args: argparse.Namespace) -> None:
     import dataclasses
 
     from tupe.analysis.checkpoint import open_encoder
-    from tupe.analysis.figure import check_format
     from tupe.analysis.length import loss_by_length, plot_loss_by_length
-    from tupe.files import write_json
 
-    if args.figure:
-        check_format(args.figure)  # before the losses, which take long
+    for out in filter(None, (args.json, args.figure)):
+        check_new(out)
 
     checkpoints = named(args.checkpoints)
     trained = {name: open_encoder(path).trained_length for name, path in checkpoints}

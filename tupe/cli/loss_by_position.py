@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from tupe.cli._labels import named, split_label
-from tupe.cli._types import SEEDS, output_file, whole
+from tupe.util import check_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,21 +17,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "encoders; the label defaults to the path"
     add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
     add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
-    add("--lengths", type=whole(2), nargs="+", metavar="N", help="of sequences (default: the model's positions)")
+    add("--lengths", type=int, nargs="+", metavar="N", help="of sequences (default: the model's positions)")
     help_ = "number of sequences of each length, at most (default: all)"
-    add("--sequences", type=whole(1, 1 << 30), default=1 << 30, metavar="N", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks (default: %(default)s)")
-    add("--output", type=output_file, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
+    add("--sequences", type=int, default=1 << 30, metavar="N", help=help_)
+    add("--seed", type=int, default=1, help="seed of the masks (default: %(default)s)")
+    add("--output", type=Path, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure each checkpoint at each length; say which lengths it lacks, and leave them out."""
     from tupe.analysis.checkpoint import open_encoder
-    from tupe.analysis.figure import check_format
     from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position, shown
 
     if args.output:
-        check_format(args.output)  # before the losses, which take long
+        check_new(args.output)
 
     checkpoints = named(args.checkpoints)
     positions = {name: open_encoder(path).sentence_encoder.max_positions for name, path in checkpoints}  # all, at once

@@ -9,14 +9,13 @@ docs/figures.md shows them, and says which systems have which.
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tupe.cli._labels import open_encoders, read_runs, split_label
 from tupe.cli._text import add_text
-from tupe.cli._types import output_file, whole
-from tupe.errors import UserError
+from tupe.util import check_new
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,10 +69,7 @@ def _ranks(args: argparse.Namespace) -> None:
 def _training(args: argparse.Namespace) -> None:
     from tupe.analysis.curves import plot_training
 
-    logs = read_runs(args.paths, args.against)
-    records = (record for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
-    if not any(math.isfinite(record["loss"]) for record in records):
-        raise UserError(f"no loss of {', '.join(logs)} is finite: the training diverged, so lower its learning rate.")
+    logs = read_runs(args.paths)
     if args.reference is not None:
         from tupe.experiments.study.references import beside, reference
 
@@ -101,7 +97,7 @@ def _encoder(args: argparse.Namespace) -> TupeLanguageModelEncoder:
     from tupe.analysis.checkpoint import open_encoder
 
     label, path = args.paths[0]
-    return open_encoder(path, label or args.name)
+    return open_encoder(path, label)
 
 
 def _tokens(args: argparse.Namespace, encoders: list[TupeLanguageModelEncoder]) -> list[Tensor]:
@@ -114,7 +110,6 @@ class Figure(NamedTuple):
     shows: str  # what is drawn, and of what
     draw: Callable[[argparse.Namespace], None]  # reads the paths, and writes the picture
     options: dict[str, Any]  # its optional arguments, with their defaults
-    several: bool = False  # whether it compares several checkpoints, runs or sweeps
 
 
 _TEXT = {"data": None, "text": None, "length": 128, "sequences": 8}
@@ -127,9 +122,9 @@ FIGURES = {
     "similarity": Figure("cosine similarity of the position vectors of a CHECKPOINT", _similarity, {}),
     "segments": Figure("what every head of a CHECKPOINT adds between segments", _segments, {}),
     "correlations": Figure("words and positions in the first layer of a CHECKPOINT", _correlations, _TEXT),
-    "ranks": Figure("rank of the logits in each layer of CHECKPOINTS", _ranks, _TEXT, several=True),
-    "training": Figure("loss and learning rate of RUNS", _training, _ENDS, several=True),
-    "scores": Figure("score against updates of pre-training, of SWEEPS", _scores, _COLUMN, several=True),
+    "ranks": Figure("rank of the logits in each layer of CHECKPOINTS", _ranks, _TEXT),
+    "training": Figure("loss and learning rate of RUNS", _training, _ENDS),
+    "scores": Figure("score against updates of pre-training, of SWEEPS", _scores, _COLUMN),
     "cost": Figure("time over that of the first model, of benchmarks/model.py's model.json", _cost, {}),
 }
 
@@ -140,16 +135,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("figure", choices=FIGURES, metavar="FIGURE", help="one of those below")
     help_ = "checkpoint, folder of a run, its log, or folder of a sweep; several of one label are one line of scores"
     add("paths", nargs="+", metavar="[LABEL=]PATH", type=split_label, help=help_)
-    add("--output", type=output_file, required=True, metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
-    add("--name", default="", help=argparse.SUPPRESS)  # of version 0.1.0: now LABEL=PATH
-    add("--head", type=whole(1), metavar="N", help=f"{_of('head')}: which one, from 1 (default: 1)")
+    add("--output", type=Path, required=True, metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
+    add("--head", type=int, metavar="N", help=f"{_of('head')}: which one, from 1 (default: 1)")
     help_ = f"{_of('against')}: a run; say when the others reach the validation loss that it ends with"
     add("--against", metavar="LABEL", help=help_)
     help_ = f"{_of('reference')}: draw its curve of the study too, as tupe_a or bert_a (docs/figures.md)"
     add("--reference", metavar="SYSTEM", help=help_)
     add("--column", metavar="NAME", help=f"{_of('column')}: of the table, as MNLI-m (default: the papers' average)")
     add("--title", help=f"{_of('title')}: stands above the figure")
-    add("--length", type=whole(1), metavar="N", help=f"{_of('length')}: positions (default: all, or 128 of a text)")
+    add("--length", type=int, metavar="N", help=f"{_of('length')}: positions (default: all, or 128 of a text)")
     add_text(parser, of=_of("data"))
 
 
@@ -158,15 +152,10 @@ def _of(option: str) -> str:
 
 
 def run(args: argparse.Namespace) -> None:
+    check_new(args.output)
     figure = FIGURES[args.figure]
     for name in {name for figure in FIGURES.values() for name in figure.options}:
         if getattr(args, name) is None:
             setattr(args, name, figure.options.get(name))
-        elif name not in figure.options:
-            raise UserError(f"--{name} does not change tupe plot {args.figure}, but {_of(name)}: leave it out.")
-    if "data" in figure.options and args.data is None:
-        raise UserError(f"tupe plot {args.figure} needs --data, the corpus with the vocabulary of its checkpoints.")
-    if len(args.paths) > 1 and not figure.several:
-        raise UserError(f"tupe plot {args.figure} draws one file at a time: give one of the {len(args.paths)}.")
     figure.draw(args)
     print(f"{args.figure}: {args.output}")

@@ -8,8 +8,6 @@ Example: tupe predict runs/squad/checkpoint_best.pt data/squad predictions --spl
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import output_folder, whole
-
 #: Options of windows and answers, which are fields of the task.
 WINDOWS = {
     "doc_stride": "tokens from window to window",
@@ -22,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=Path, help="checkpoint_best.pt of the best run of the task")
     add("data", metavar="DATA", type=Path, help="of prepare-task, prepare-qa or, as data/glue/RTE, prepare-glue")
-    add("out", type=output_folder, metavar="OUT", help="folder of the files")
+    add("out", type=Path, metavar="OUT", help="folder of the files")
     add("--partial", action="store_true", help="GLUE: take test sets that do not have as many rows as published")
     add("--splits", nargs="+", default=[], metavar="SPLIT", help="questions: which (default: all test sets)")
     for name, what in WINDOWS.items():
         option = f"--{name.replace('_', '-')}"
-        add(option, type=whole(1), metavar="N", help=f"questions: {what} (default: as in fine-tuning)")
+        add(option, type=int, metavar="N", help=f"questions: {what} (default: as in fine-tuning)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -35,7 +33,6 @@ def run(args: argparse.Namespace) -> None:
 
     from tupe.checkpoints.load import open_checkpoint
     from tupe.data.glue.own import description
-    from tupe.errors import UserError
     from tupe.inference.answers import answers_questions, predict_answers
     from tupe.inference.predict import predict, predict_own
 
@@ -43,11 +40,6 @@ def run(args: argparse.Namespace) -> None:
     checkpoint = open_checkpoint(args.checkpoint)
     questions = holds_questions or answers_questions(checkpoint)
     own = description(args.data)
-    others = ["splits", *WINDOWS] if not questions else []
-    for name in (*others, *(["partial"] if questions or own else [])):
-        if getattr(args, name):
-            kind = "questions" if questions else "such a task"
-            raise UserError(f"--{name.replace('_', '-')} is not for {kind}: leave it out.")
     if own is not None:
         for path, scores in predict_own(checkpoint, args.data, own, args.out).items():
             print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")

@@ -8,33 +8,32 @@ Example: tupe prepare-corpus data/100 de=dewiki/ fr=frwiki/ --languages others/ 
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import add_workers, output_folder, real, symbols, whole
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
-from tupe.errors import UserError
+from tupe.util import UserError, available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("out", type=output_folder, metavar="OUT", help="folder of the prepared corpus")
-    add("inputs", type=Path, metavar="INPUT", nargs="*", help="text files, folders; de=INPUT: German ones")
+    add("out", type=Path, metavar="OUT", help="folder of the prepared corpus")
+    add("inputs", type=Path, metavar="INPUT", nargs="*", default=[], help="text files, folders; de=INPUT: German ones")
     add("--books", type=Path, metavar="FOLDER", nargs="+", default=[], help="folders whose files are one document each")
     help_ = "folders whose files and folders are called by their languages, as de.txt.xz and de"
     add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="language of the rules for sentences and tokens (default: en for paper, else xx: any)")
     help_ = "symbols of the dictionary (default: 32768)"
-    add("--vocab-size", type=symbols, metavar="N", help=help_)
+    add("--vocab-size", type=int, metavar="N", help=help_)
     help_ = "kind of SentencePiece model (default: bpe, for many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
     help_ = "the vocabulary learns from each language in proportion to its size^A (default: 0.5)"
-    add("--vocab-alpha", type=real(0, 1), metavar="A", help=help_)
+    add("--vocab-alpha", type=float, metavar="A", help=help_)
     help_ = "take the vocabulary of this prepared corpus, or of an imported model; train none"
     add("--vocabulary", type=Path, metavar="FROM", help=help_)
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
-    add("--max-tokens", type=whole(1), default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
-    add("--shards", type=whole(1), metavar="N", help="folders of training data (default: one a gigabyte of text)")
+    add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
+    add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
     add("--verify", action="store_true", help="check all checksums of a corpus that is done")
-    add_workers(parser)
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
     for name, stage in STAGES.items():
         add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
 

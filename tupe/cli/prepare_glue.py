@@ -6,21 +6,20 @@ Example: tupe prepare-glue glue_data data/wiki data/glue CoLA STS-B
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import add_workers, output_folder
 from tupe.data.glue.tasks import TASKS
 from tupe.data.xtreme import TEST_LANGUAGES
-from tupe.errors import UserError
+from tupe.util import UserError, available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("glue", type=Path, metavar="GLUE_DIR", help="the official download: CoLA/train.tsv and so on")
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
-    add("out", type=output_folder, metavar="OUT", help="gets a folder for each task")
-    add("tasks", metavar="TASK", nargs="*", help=f"{', '.join(TASKS)} (default: all in GLUE_DIR)")
+    add("out", type=Path, metavar="OUT", help="gets a folder for each task")
+    add("tasks", metavar="TASK", nargs="*", default=[], help=f"{', '.join(TASKS)} (default: all in GLUE_DIR)")
     add("--partial", action="store_true", help="take files that do not have as many rows as published")
     add("--verify", action="store_true", help="check all checksums of tasks that are done")
-    add_workers(parser)
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:

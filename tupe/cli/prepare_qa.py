@@ -8,20 +8,19 @@ import argparse
 from pathlib import Path
 
 from tupe.cli._labels import check_names, split_label
-from tupe.cli._types import add_workers, output_folder
 from tupe.data.qa.rules import RULES
-from tupe.errors import UserError
+from tupe.util import UserError, available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
-    add("out", type=output_folder, metavar="OUT", help="folder of the prepared data")
+    add("out", type=Path, metavar="OUT", help="folder of the prepared data")
     add("files", type=split_label, metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
     add("--rules", choices=RULES, default="squad", help="rules that score the answers (default: %(default)s)")
     add("--language", metavar="L", help="for splits that do not say theirs (default: en)")
     add("--verify", action="store_true", help="check all checksums of splits that are done")
-    add_workers(parser)
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,16 +7,15 @@ Example: tupe prepare-task train.csv data/wiki data/reviews --valid dev.csv --te
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import add_workers, output_folder, whole
 from tupe.data.glue.cells import FORMATS
-from tupe.errors import UserError
+from tupe.util import UserError, available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="the training file")
     add("corpus", type=Path, metavar="CORPUS", help="folder of a prepared corpus or of an imported model")
-    add("out", type=output_folder, metavar="OUT", help="folder to write; the task is called as it")
+    add("out", type=Path, metavar="OUT", help="folder to write; the task is called as it")
     add("--valid", type=Path, metavar="FILE", help="development file (default: a tenth of the training rows)")
     add("--test", type=Path, metavar="FILE", help="test file, with labels or without")
     add("--text", nargs="+", default=[], metavar="COLUMN", help="the text's, or the two of a pair (default: text)")
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--delimiter", default=",", metavar="SIGN", help="in a CSV; tab: a TSV with quotes (default: %(default)s)")
     add("--columns", metavar="N,N", help="CoNLL: of the word and its label, from 1")
     add("--verify", action="store_true", help="check all checksums of a task that is done")
-    add_workers(parser)
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -69,7 +68,7 @@ def _columns(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     try:
-        word, label = (whole(1, 1000)(part) for part in text.split(","))
+        word, label = (int(part) for part in text.split(","))
     except (ValueError, argparse.ArgumentTypeError):
         raise UserError(f"--columns is {text!r:.40}: give two numbers from 1, such as 1,2.") from None
     if word == label:

@@ -6,27 +6,28 @@ Example: tupe prepare-translation OUT en de --train data/train --valid data/val 
 """
 
 import argparse
+from pathlib import Path
 
-from tupe.cli._types import add_workers, output_folder, real, symbols, whole
+from tupe.util import available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("out", type=output_folder, metavar="OUT", help="folder of the prepared data")
+    add("out", type=Path, metavar="OUT", help="folder of the prepared data")
     add("source", metavar="SOURCE", help="language that is translated, as its files end: en")
     add("target", metavar="TARGET", help="language of the translations: de")
     add("--train", required=True, metavar="PREFIX", help="training data, without the language")
     add("--valid", required=True, metavar="PREFIX", help="validation data")
     add("--test", nargs="*", default=[], metavar="PREFIX", help="test data, one or more; the second becomes test1")
     help_ = "symbols of both languages (default: %(default)s)"
-    add("--vocab-size", type=symbols, default=32000, metavar="N", help=help_)
+    add("--vocab-size", type=int, default=32000, metavar="N", help=help_)
     add("--model-type", choices=["bpe", "unigram"], default="bpe", help="SentencePiece's model (default: %(default)s)")
     add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
-    add("--max-tokens", type=whole(1), default=250, metavar="N", help="longest training side, in tokens (default: 250)")
+    add("--max-tokens", type=int, default=250, metavar="N", help="longest training side, in tokens (default: 250)")
     help_ = "highest ratio of the lengths of a training pair (default: %(default)s)"
-    add("--max-ratio", type=real(1, 1000), default=1.5, metavar="R", help=help_)
+    add("--max-ratio", type=float, default=1.5, metavar="R", help=help_)
     add("--verify", action="store_true", help="check all checksums of data that is done")
-    add_workers(parser)
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -6,15 +6,14 @@ Example: tupe python-docs runs/text
 
 import argparse
 import platform
-
-from tupe.cli._types import output_folder, whole
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("out", type=output_folder, metavar="OUT", help="folder of the two files")
+    add("out", type=Path, metavar="OUT", help="folder of the two files")
     help_ = "documents in finetuning.txt (default: %(default)s)"
-    add("--held-out", type=whole(0, 99), default=20, metavar="PERCENT", help=help_)
+    add("--held-out", type=int, default=20, metavar="PERCENT", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

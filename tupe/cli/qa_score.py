@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
 
     from tupe.data.qa.rules import tokens
     from tupe.data.qa.score import score_files
-    from tupe.errors import UserError
+    from tupe.util import UserError
 
     if args.rules == "mlqa" and args.language is None:
         raise UserError("MLQA's rules are those of a language: give --language, that of the contexts.")

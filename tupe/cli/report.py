@@ -9,20 +9,19 @@ from pathlib import Path
 
 from tupe.cli._labels import open_encoders, read_runs, split_label
 from tupe.cli._text import add_text
-from tupe.cli._types import output_file, whole
-from tupe.errors import UserError
+from tupe.util import check_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("out", metavar="OUT", type=output_file, help="the page, .html")
+    add("out", metavar="OUT", type=Path, help="the page, .html")
     some = {"type": split_label, "nargs": "+"}
     add("checkpoints", **some, metavar="[NAME=]CHECKPOINT", help="the name defaults to the model and its fields")
     add("--runs", **some, default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")
     add("--against", metavar="NAME", help="a run: say when the others reach the validation loss that it ends with")
     add("--glue", **some, default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
     add("--cost", type=Path, metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
-    add("--length", type=whole(1), default=128, metavar="N", help="positions, tokens of a sequence (default: 128)")
+    add("--length", type=int, default=128, metavar="N", help="positions, tokens of a sequence (default: 128)")
     add_text(parser, of="words and positions, ranks")
 
 
@@ -34,11 +33,9 @@ def run(args: argparse.Namespace) -> None:
     from tupe.experiments.scores import score_curves
     from tupe.experiments.table import by_label
 
-    alone = next((name for name in ("text", "sequences") if getattr(args, name) is not None), None)
-    if alone and args.data is None:
-        raise UserError(f"--{alone} needs --data, the folder of the corpus that the model was trained on.")
+    check_new(args.out)
     encoders = open_encoders(args.checkpoints)
-    logs = read_runs(args.runs, args.against)
+    logs = read_runs(args.runs)
     rows = by_label(args.glue)
     every = [row for of_system in rows.values() for row in of_system]
     tables = []

@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import NoReturn, get_args
 
-from tupe.cli._types import output_folder, real, whole
 from tupe.cli.main import parser_of
 from tupe.errors import UserError, one_line
 from tupe.experiments.study.design import Design, Part, read_design
@@ -19,15 +18,13 @@ from tupe.experiments.study.design import Design, Part, read_design
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("texts", nargs="*", type=Path, metavar="TEXT", help="texts of the corpus; none if it is prepared")
+    add("texts", nargs="*", default=[], type=Path, metavar="TEXT", help="texts of the corpus; none if it is prepared")
     add_size(parser)
-    add(
-        "--out", type=output_folder, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)"
-    )
+    add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
-    add("--jobs", type=whole(1, 10_000), metavar="N", help="runs at a time (default: the design's, or one a core)")
+    add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one a core)")
     help_ = "save and end after this time (default: when all is done)"
-    add("--minutes", type=real(0.001, math.inf), default=math.inf, metavar="M", help=help_)
+    add("--minutes", type=float, default=math.inf, metavar="M", help=help_)
     add("--parts", nargs="+", choices=get_args(Part), default=[], help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
     help_ = "train again what left its checkpoint elsewhere and a missing run begins with; its record stays"

@@ -26,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.errors import UserError
     from tupe.experiments.study.design import read_design
     from tupe.experiments.study.document import read_results, render
     from tupe.experiments.study.tables import BLOCKS
+    from tupe.util import UserError
 
     read_design(args.size)  # raises for a study that is not there, even if no document names it
     if args.print is None:

@@ -8,7 +8,6 @@ Examples: tupe systems
 
 import argparse
 
-from tupe.cli._types import symbols, whole
 from tupe.systems import (
     ALIASES,
     DESCRIPTIONS,
@@ -30,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds("--electra", action="store_true", help="the models with a generator, for replaced-token detection")
     kinds("--translation", action="store_true", help="the encoder-decoders instead of the encoders")
     add("--parameters", action="store_true", help="count the parameters")
-    add("--vocab-size", type=symbols, help="count for so many symbols (default: 32,768, the paper's)")
-    add("--max-positions", type=whole(1), help="count for so many positions (default: 512)")
+    add("--vocab-size", type=int, help="count for so many symbols (default: 32,768, the paper's)")
+    add("--max-positions", type=int, help="count for so many positions (default: 512)")
     kinds("--flags", action="store_true", help="explain the flags that make a system, and no table")
 
 

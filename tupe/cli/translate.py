@@ -8,22 +8,20 @@ import argparse
 import sys
 from pathlib import Path
 
-from tupe.cli._types import output_file, real, whole
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="written by scripts/translate_train.sh")
     add("--input", type=Path, metavar="FILE", help="text, one sentence a line (default: standard input)")
-    add("--output", type=output_file, metavar="FILE", help="translations (default: standard output)")
+    add("--output", type=Path, metavar="FILE", help="translations (default: standard output)")
     help_ = "prepared data, for its vocabulary (default: the path in the checkpoint, which may be relative)"
     add("--data", type=Path, metavar="DATA", help=help_)
-    add("--average", type=whole(1), metavar="K", help="take the mean of the last K checkpoints")
-    add("--beam", type=whole(1, 10_000), default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")
-    add("--length-penalty", type=real(-20, 20), default=0.6, metavar="A", help="exponent alpha (default: %(default)s)")
+    add("--average", type=int, metavar="K", help="take the mean of the last K checkpoints")
+    add("--beam", type=int, default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")
+    add("--length-penalty", type=float, default=0.6, metavar="A", help="exponent alpha (default: %(default)s)")
     add("--normalization", choices=["gnmt", "fairseq"], default="gnmt", help="scores / ((5 + n) / 6)^A, or / n^A")
     help_ = "tokens a batch, times the beam (default: %(default)s)"
-    add("--max-tokens", type=whole(1), default=40960, metavar="N", help=help_)
+    add("--max-tokens", type=int, default=40960, metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ Example: fairseq-train --user-dir "$(tupe user-dir)" --arch tupe_base ...
 
 import argparse
 
-from tupe.user_dir import user_dir
+from tupe.util import user_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

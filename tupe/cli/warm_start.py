@@ -11,22 +11,27 @@ Example: tupe warm-start models/roberta_base/checkpoint.pt bert_r.pt bert_r
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import SEEDS, new_file, whole
-from tupe.errors import UserError
+from tupe.util import check_new
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="a masked language model, trained here or imported")
-    add("out", type=new_file, metavar="OUT", help="file to write, a new one")
+    add("out", type=Path, metavar="OUT", help="file to write, a new one")
     add("system", metavar="SYSTEM", help="the new system: `tupe systems` lists them; the size stays")
-    add("fields", nargs="*", metavar="FIELD=VALUE", help="fields of the position encoding that replace the system's")
+    add(
+        "fields",
+        nargs="*",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="fields of the position encoding that replace the system's",
+    )
     add("--data", type=Path, help="a corpus in the model's vocabulary; also measures the losses before and after")
     help_ = "fit them to text, guess them by the first layer's weights, or draw new ones (default: calibrate)"
     add("--positions", choices=["calibrate", "weights", "new"], default="calibrate", help=help_)
     help_ = "number of sequences to calibrate with, and to measure the losses on (default: 384)"
-    add("--sequences", type=whole(64, 1_000_000), metavar="N", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks and of new parameters (default: %(default)s)")
+    add("--sequences", type=int, metavar="N", help=help_)
+    add("--seed", type=int, default=1, help="seed of the masks and of new parameters (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -41,8 +46,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
     from tupe.models.describe import full_name
 
-    if args.sequences is not None and args.data is None:
-        raise UserError("--sequences is of the text of --data: give both or neither.")
+    check_new(args.out)
     sequences = args.sequences or 384
     opened = open_checkpoint(args.checkpoint)
     old = open_encoder(opened)

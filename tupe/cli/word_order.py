@@ -6,16 +6,14 @@ Example: tupe word-order runs/text/finetuning.txt runs/glue, then tupe prepare-g
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import SEEDS, output_folder, whole
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("text", type=Path, metavar="TEXT", help="a text file, a paragraph a line")
-    add("glue", type=output_folder, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv")
+    add("glue", type=Path, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv")
     help_ = "longer sentences are left out (default: %(default)s)"
-    add("--max-words", type=whole(2), default=20, metavar="N", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="seed of the swaps and the order (default: 1)")
+    add("--max-words", type=int, default=20, metavar="N", help=help_)
+    add("--seed", type=int, default=1, help="seed of the swaps and the order (default: 1)")
 
 
 def run(args: argparse.Namespace) -> None:
