@@ -1,14 +1,11 @@
 """Importing the plugin changes nothing of fairseq, PyTorch or the process; checkpoints are read safely all the same."""
 
-import importlib
 import json
 import subprocess
 import sys
 
-import pytest
 from hydra.core.config_store import ConfigStore
 
-import tupe
 from tests.commands import ROOT, environment
 from tests.fairseq_patches.conftest import trainer
 
@@ -46,12 +43,7 @@ def changed():
     print(other + new)
 
 """
-#: The old name of the patches is imported first, as by a program that knows no other.
 IMPORTS = """
-import tupe.fairseq_mends
-from tupe.fairseq_mends.early import ImportUserDir
-assert tupe.fairseq_mends.install and ImportUserDir.__module__ == "tupe.fairseq_patches.early"
-changed()
 import tupe, tupe.models, tupe.plugin, tupe.position, tupe.transformers, tupe.fairseq_patches
 changed()
 tupe.fairseq_patches.install()
@@ -83,9 +75,9 @@ def left(work, *arguments):
 
 def test_importing_changes_nothing_and_a_run_does():
     """What a run changes is seen; otherwise nothing would be, whatever happens."""
-    old_name, imported, installed = left(IMPORTS)
-    assert (old_name, imported) == ("[]", "[]")
-    for name in ("excepthook", "fairseq.checkpoint_utils.torch", "fairseq.trainer.Trainer.__new__",
+    imported, installed = left(IMPORTS)
+    assert imported == "[]"
+    for name in ("fairseq.checkpoint_utils.torch", "fairseq.trainer.Trainer.__new__",
                  "fairseq.checkpoint_utils.torch_persistent_save", "fairseq.file_io.PathManager.copy"):  # fmt: skip
         assert f"'{name}'" in installed
 
@@ -97,31 +89,6 @@ def test_a_named_model_is_configured_when_it_is_asked_for():
     assert (second.encoder_layers, second._name) == (12, "tupe_base")
     assert store.load("model/seq2seq_rope_tiny.yaml").node.rotary_dims == -1
     assert "node" not in vars(store.repo["model"]["bert_a_large.yaml"])
-
-
-@pytest.mark.parametrize("old", tupe.RENAMED)
-def test_a_module_that_moved_is_found_by_its_old_name(old, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, old, raising=False)
-    module = importlib.import_module(old)
-    warning = f"warning: {old} is now {module.__name__}; version 0.3.0 ends the old name"
-    assert module is importlib.import_module(tupe.RENAMED[old])
-    assert capsys.readouterr().err.splitlines()[-1] == warning
-    assert module is importlib.import_module(old)
-    assert capsys.readouterr().err == "", "one warning a process"
-
-
-def test_an_old_name_runs_as_a_program():
-    done = subprocess.run([sys.executable, "-m", "tupe.finetuning.process"], capture_output=True, text=True)
-    assert "get_code" not in done.stderr
-    today = subprocess.run([sys.executable, "-m", "tupe.experiments.process"], capture_output=True, text=True)
-    assert done.returncode == today.returncode
-
-
-def test_a_module_below_an_old_name_is_the_same_module():
-    from tupe.translation.search import GNMTSequenceGenerator
-
-    assert GNMTSequenceGenerator.__module__ == "tupe.inference.search"
-    assert sys.modules["tupe.translation.search"] is sys.modules["tupe.inference.search"]
 
 
 def test_a_notebook_reads_checkpoints_and_data_and_leaves_nothing(corpus, monkeypatch, tmp_path):

@@ -52,15 +52,3 @@ def test_every_line_is_kept_once_by_several_machines(folder):
     again = deduplicate(folder, 2)
     assert again.returncode == 1
     assert "was begun with tasks = 4, not 2" in again.stderr
-
-
-@opt_in
-@pytest.mark.parametrize(
-    "line",
-    [b'{"text": "cut', b'{"id": "1"}', json.dumps({"id": "1", "text": "a\n" * 65535}).encode()],
-)
-def test_a_line_that_cannot_be_read_stops_it(line, folder):
-    with (folder / "in/2.jsonl").open("ab") as file:
-        file.write(line + b"\n")
-    assert deduplicate(folder, 4).returncode == 1
-    assert not (folder / "out").exists()
