@@ -23,8 +23,9 @@ from tests.samples import write_checkpoint, write_manifest
 from tupe.cli.main import parser_of
 from tupe.errors import UserError
 from tupe.experiments.settings import read_settings
+from tupe.models.config import TupeConfig
 from tupe.plan.config import read_config
-from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
+from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES, system_fields
 
 PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/dev/*.md")])
@@ -207,7 +208,9 @@ def check_script(script, arguments, environment):
 def check_finetuning(overrides):
     """Keys of configs/finetuning and of fairseq."""
     settings = read_settings("CoLA", overrides)
-    read_config(ROOT / "configs/finetuning", "glue", ["glue=cola", "model._name=tupe_base", *settings.overrides])
+    fields = tuple(f"model.{name}=" for name in system_fields(TupeConfig))  # which those of the checkpoint name before
+    given = [f"+{key}" if key.startswith(fields) else key for key in settings.overrides]
+    read_config(ROOT / "configs/finetuning", "glue", ["glue=cola", "model._name=tupe_base", *given])
 
 
 def flags_are_in(script, arguments):

@@ -363,7 +363,7 @@ def test_labels_whose_index_is_damaged_are_refused(folder):
     index, task = folder.path / "label/train.idx", folder.task()
     before_building(TupeModel, Namespace(), task)
     index.write_bytes(index.read_bytes()[:34] + b"\x09" + index.read_bytes()[35:])  # the length of the first
-    with patched(), pytest.raises(UserError, match=r"label/train\.idx does not fit the data"):
+    with patched(), pytest.raises(ValueError, match=r"label/train\.idx does not fit the data"):
         task.load_dataset("train")
 
 
