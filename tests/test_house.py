@@ -32,7 +32,7 @@ PAIRS = 126  # of rooms, one of which imports from the other
 #: From the bottom.
 FLOORS = (
     ("errors", "cores", "systems", "tracing", "util"),
-    ("files", "layers", "safe_load", "user_dir", "hydra_train"),
+    ("files", "layers", "safe_load", "user_dir"),
     ("position", "data"),
     ("attention", "optim", "criterions", "fairseq_patches"),
     ("models", "tasks", "transformers"),
