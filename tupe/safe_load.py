@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.serialization import safe_globals
 
+from tupe.systems import REMOVED
 from tupe.util import UserError
 
 _BEGIN = b"PK\3\4"  # how a file begins that PyTorch reads as a zip archive
@@ -47,7 +48,18 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
         state = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(state, dict):
         raise UserError(f"{path} holds a {type(state).__name__}, not the dictionary of a checkpoint.")
+    _drop_removed(state, path)
     return state
+
+
+def _drop_removed(state: dict, path: str) -> None:
+    """Delete the fields `REMOVED` from the configuration of a model; raise `UserError` for one that it used."""
+    cfg = state.get("cfg")
+    model = cfg.get("model") if isinstance(cfg, dict) else None
+    for field, unused in REMOVED.items() if isinstance(model, dict) else ():
+        value = model.pop(field, unused)
+        if unused is not None and value != unused:
+            raise UserError(f"{path} has {field}={value!r:.40}, which this version no longer computes.")
 
 
 def _check_archive(path: str) -> None:

@@ -110,9 +110,11 @@ _DEFAULTS: Fields = {
     "sharing": "layer",
     "linformer_k": 0,
     "rotary_dims": 0,
-    "rotary_reset": False,
     "randomised_positions": 0,
 }
+
+#: Fields that older checkpoints have and no model reads any more -> the value that changed nothing; `None`: any value.
+REMOVED: dict[str, object] = {"rotary_reset": False}
 
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:
@@ -145,8 +147,6 @@ SYSTEMS: dict[str, Fields] = {
     "tupe_a_kerple": _system("untied", "kerple", "paper"),
     "rope": _system("none", "none", segment="input", rotary_dims=-1),
     "tupe_a_rope": _system("untied", "none", "paper", rotary_dims=-1),
-    "rope_reset": _system("none", "none", "paper", segment="input", rotary_dims=-1, rotary_reset=True),
-    "tupe_a_rope_reset": _system("untied", "none", "paper", rotary_dims=-1, rotary_reset=True),
 }
 
 #: system -> its name in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
@@ -171,11 +171,6 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learnt"),
     "rope": ("RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d), R_i turns by angles of the position i"),
     "tupe_a_rope": ("TUPE-A with RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
-    "rope_reset": ("RoPE with TUPE's reset", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d) (not turned for [CLS]) + reset(0)"),
-    "tupe_a_rope_reset": (
-        "TUPE-A with RoPE, both reset",
-        "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(2d) (not turned for [CLS]) + reset(untied absolute/sqrt(2d))",
-    ),
     "tupe_a_kerple": ("TUPE-A with KERPLE-log", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + KERPLE-log)"),
 }
 

@@ -47,19 +47,6 @@ def test_distances_meet_words_and_positions(name, absolute, log_length, save, to
     assert ("distance to position" in parts) == name.startswith("deberta")
 
 
-def test_theta_is_no_query(save, tokens):
-    encoder = opened(save, "rope_reset_tiny", log_length=5)
-    torch.nn.init.normal_(encoder.sentence_encoder.position_bias.reset.scalars)
-    parts = first_layer_correlations(encoder, tokens)
-    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
-
-
-def test_the_reset_of_a_rotation_with_positions_at_the_input(save, tokens):
-    encoder = opened(save, "rope_reset_tiny", absolute="input", reset="none")
-    with pytest.raises(UserError, match="rotary_reset and positions at the input"):
-        first_layer_correlations(encoder, tokens)
-
-
 @pytest.mark.parametrize("before", [False, True])
 def test_narrow_embeddings_are_projected(before, save, tokens):
     """As ELECTRA-small's: the projection is shared out too."""

@@ -133,7 +133,7 @@ def test_a_window_leaves_the_logits_out(save, tmp_path):
     ("system", "fields"),
     [
         *((system, {}) for system in ("tupe_r", "tupe_a_tie_cls", "bert_ad", "shaw", "diet_rel", "diet_abs_lin")),
-        ("rope_reset", {}),
+        ("rope", {}),
         ("tupe_a", {"absolute": "free"}),
     ],
 )

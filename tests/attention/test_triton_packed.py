@@ -191,7 +191,6 @@ def small():
         ("diet_abs_tiny", {"segment": "per_head", "encoder_layers": 1}),
         ("bialibi_tiny", {"encoder_layers": 1}),
         ("rope_tiny", {"rotary_dims": 4, "relative": "kerple", "encoder_layers": 1}),
-        ("tupe_a_rope_reset_tiny", {"encoder_layers": 1}),
     ],
 )
 def test_models_compute_tokens_alone(small, name, fields):

@@ -56,7 +56,7 @@ def data(tmp_path_factory):
     ("system", "task"),
     [
         ("diet_rel", "MNLI"),
-        *((name, None) for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "rope_reset")),
+        *((name, None) for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "rope")),
     ],
 )
 def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsys):

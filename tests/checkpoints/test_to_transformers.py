@@ -66,9 +66,9 @@ def test_what_is_in_the_folder(exported):
         ("tupe_a_tiny", {}, "sharing `layer`."),
         ("rope_tiny", {}, "sharing `layer`, rotary_dims `-1`."),
         (
-            "tupe_a_rope_reset_tiny",
+            "tupe_a_rope_tiny",
             {"randomised_positions": 64},
-            "sharing `layer`, rotary_dims `-1`, rotary_reset `True`, randomised_positions `64`.",
+            "sharing `layer`, rotary_dims `-1`, randomised_positions `64`.",
         ),
     ],
 )

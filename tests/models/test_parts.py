@@ -19,7 +19,6 @@ SYSTEMS = [
     ("deberta_tiny", {"absolute": "untied", "reset": "paper", "sharing": "none"}),
     ("alibi_tiny", {"segment": "per_head"}),
     ("tupe_a_rope_tiny", {}),
-    ("tupe_a_rope_reset_tiny", {"sharing": "none"}),
     ("bialibi_tiny", {"sharing": "none"}),
     ("tupe_a_kerple_tiny", {}),
     ("fire_tiny", {"reset": "paper", "sharing": "head"}),
@@ -55,7 +54,6 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
         ("tupe_a_tiny", {"reset": "release", "sharing": "head"}),
         ("diet_abs_tiny", {"position_rank": 5, "unpad": "always"}),
         ("tupe_a_rope_tiny", {}),
-        ("tupe_a_rope_reset_tiny", {"unpad": "always"}),
         ("tupe_r_tiny", {}),
     ],
 )

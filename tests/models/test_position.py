@@ -119,10 +119,6 @@ def test_a_registered_term_takes_what_it_names(monkeypatch, args):
         ("shaw_tiny", {"randomised_positions": 90}, "for untied positions, .* relative=shaw"),
         ("linformer_tiny", {"randomised_positions": 90, "absolute": "none"}, "for untied positions, .* linformer_k=32"),
         ("t5_tiny", {"randomised_positions": 90, "relative": "none"}, "the model has no positions"),
-        ("tupe_a_tiny", {"rotary_reset": True}, r"rotary_reset unties \[CLS\] from rotary positions, but nothing"),
-        ("bert_ad_tiny", {"rotary_reset": True, "rotary_dims": -1}, "cross terms tie it to positions"),
-        ("shaw_tiny", {"rotary_reset": True, "rotary_dims": -1}, "relative=shaw has vectors"),
-        ("linformer_tiny", {"rotary_reset": True, "rotary_dims": -1}, "Linformer's keys are 32 mixtures"),
     ],
 )
 def test_randomised_and_reset_where_they_have_no_meaning(build, name, fields, said):

@@ -74,8 +74,6 @@ def test_parameter_counts(name):
         ("deberta", {"deberta_projections": "own"}, 393_216 + 14_155_776 + 12 * 768),
         ("rope", {}, 0),
         ("tupe_a_rope", {}, 1_575_936),
-        ("rope_reset", {}, 24),
-        ("tupe_a_rope_reset", {}, 1_575_936),
     ],
 )
 def test_published_position_parameters(name, fields, published):
@@ -101,7 +99,7 @@ def test_diets_table_6(name, fields, millions):
 
 
 def test_names():
-    assert len(MODEL_NAMES) == 24 * 4
+    assert len(MODEL_NAMES) == 22 * 4
     assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODEL_NAMES)
 
 

@@ -59,7 +59,6 @@ def test_types_of_arguments(term):
         (lambda: position.BucketedRelative(4, 32, 8), "max_distance of BucketedRelative .* is 8, .* greater than 8"),
         (lambda: position.RelativeBias(0, 4), "num_rows is 0"),
         (lambda: position.AlibiRelative(4, layer_heads=3), "layer_heads is 3, which does not divide num_heads=4"),
-        (lambda: position.untied_width("a"), "head_dim is 'a'"),
         (lambda: position.fit_positions(torch.ones(2), "weight", 0), r"fit_positions .* got \('weight', 0\) of Tensor"),
         (lambda: position.fit_positions(torch.nn.Linear(2, 2), "wait", 0), r"fit_positions .* got \('wait', 0\) of"),
         (lambda: position.fit_positions(torch.nn.Linear(2, 2), "weight", 2), r"fit_positions .* \('weight', 2\) of"),

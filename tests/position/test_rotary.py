@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from tupe.attention import biased_attention
 from tupe.errors import UserError
-from tupe.position import LowRankAbsolute, PositionBias, Reset, Rotary, UntiedAbsolute, rotate, rotate_untied
-from tupe.position.rotary import SCALINGS, frequencies, rotate_heads, untied_width
+from tupe.position import LowRankAbsolute, PositionBias, Rotary, UntiedAbsolute, rotate
+from tupe.position.rotary import SCALINGS, frequencies, rotate_heads
 
 WIDTH, LENGTH = 16, 40
 
@@ -201,133 +200,12 @@ def test_compiles_and_exports():
             torch.testing.assert_close(either(x), module(x))
 
 
-def untied(**options):
-    """Rotary positions of three heads with the reset and its constants, in float64."""
-    torch.manual_seed(1)
-    position = PositionBias(reset=Reset(3), rotation=Rotary(WIDTH, reset=True, **options)).double()
-    torch.nn.init.normal_(position.reset.scalars)
-    return position
-
-
-def dense_reset(position, query, key, scale):
-    """The equation of the reset, `(B, H, n, n)`: pair by pair, where `[CLS]` is one of the two nothing is turned."""
-    thetas, amplitude = position.rotation.thetas(), position.rotation.amplitude
-    half, rows = len(thetas), []
-    for i in range(query.shape[1]):
-        row = []
-        for j in range(query.shape[1]):
-            q, k, angle = query[:, i], key[:, j], (j - i) * thetas * (i > 0) * (j > 0)  # (B, H, d_h)
-            a, b, a_, b_ = q[..., :half], k[..., :half], q[..., half : 2 * half], k[..., half : 2 * half]
-            turned = ((a * b + a_ * b_) * angle.cos() + (a_ * b - a * b_) * angle.sin()).sum(-1) * amplitude**2
-            cell = scale * (turned + (q * k)[..., 2 * half :].sum(-1))
-            row.append(cell + position.reset.scalars[1] if i > 0 and j == 0 else cell)
-        rows.append(torch.stack(row, -1))
-    return torch.stack(rows, -2)
-
-
-@pytest.mark.parametrize("length", [1, 2, 7, 13])
-@pytest.mark.parametrize(
-    "options", [{}, {"dims": 6}, {"scaling": "yarn", "factor": 4.0, "length": 8}], ids=["all", "some", "yarn"]
-)
-@pytest.mark.parametrize("backend", ["reference", "sdpa"])
-def test_the_reset_is_its_equation_with_gradients(length, options, backend):
-    """With padding, and with dropout where the backend draws it as for the dense logits."""
-    position, scale = untied(**options), 0.3
-    query, key, value = torch.randn(3, 2, length, 3, WIDTH, dtype=torch.float64).requires_grad_().unbind()
-    padding = torch.zeros(2, length, dtype=torch.bool)
-    padding[1, max(length - 3, 1) :] = True
-    dropout = {"dropout_p": 0.4, "training": backend == "reference"}
-    given, found = (query, key, value, position.reset.scalars), []
-    for way in ("columns", "dense"):
-        if way == "columns":
-            terms = position(length, torch.float64)
-            wide = rotate_untied(torch.cat((query, key), 2), terms.rotation, terms.cls, scale)
-            (q, k), bias = wide.transpose(1, 2).chunk(2, 1), None
-            assert q.shape == (2, 3, length, untied_width(WIDTH))
-        else:
-            q, k, bias = *2 * [query.transpose(1, 2) * 0], dense_reset(position, query, key, scale)
-        torch.manual_seed(2)
-        v = value.transpose(1, 2)
-        out = biased_attention(
-            q, k, v, bias, key_padding_mask=padding, scale=scale, backend=backend, **dropout
-        ).masked_fill(padding[:, None, :, None], 0)
-        loss = (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum()
-        found.append([out, *torch.autograd.grad(loss, given, materialize_grads=True)])
-    for one, other in zip(*found):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_reset_in_16_bits_keeps_no_copy_in_float32(packed, monkeypatch):
-    """Gradients are what they are where it is kept."""
-    position, kept = untied().float(), []
-    words = torch.randn(2, LENGTH, 6, WIDTH).bfloat16().requires_grad_()
-    terms, first, shape = position(LENGTH), None, words.shape
-    if packed:
-        shape, first = (2 * LENGTH, *shape[2:]), torch.arange(2 * LENGTH) // LENGTH * LENGTH
-        terms = terms._replace(rotation=terms.rotation.repeat(1, 2, 1))
-
-    def gradient():
-        kept.clear()
-        with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
-            wide = rotate_untied(words.reshape(shape), terms.rotation, terms.cls, 0.3, first)
-        return torch.autograd.grad((wide.float() * torch.linspace(-1, 1, wide.numel()).view_as(wide)).sum(), words)[0]
-
-    def copies():
-        return sum(x.dtype == torch.float32 and x.numel() >= words.numel() for x in kept)
-
-    found = gradient()
-    assert copies() == 0
-    monkeypatch.setattr("tupe.position.rotary.checkpoint", lambda products, *arguments, **_: products(*arguments))
-    assert torch.equal(gradient(), found)
-    assert copies() == 1 + packed
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@torch.no_grad()
-def test_the_reset_in_16_bits_is_as_exact_as_the_rotation(dtype):
-    position, generator = untied(), torch.Generator().manual_seed(0)
-    words = torch.randn(1, LENGTH, 6, WIDTH, generator=generator).to(dtype)
-
-    def products(wide):
-        query, key = wide.double().transpose(1, 2).chunk(2, 1)
-        return query @ key.transpose(2, 3)
-
-    terms = position.float()(LENGTH, dtype)
-    wide = rotate_untied(words, terms.rotation, terms.cls, 1.0)
-    assert wide.dtype == dtype
-    errors = (products(wide) - dense_reset(position.double(), *words.double().chunk(2, 2), 1.0)).abs()
-    theta = position.reset.scalars[1].abs().max() * torch.finfo(dtype).eps  # rounded once, as a bias is
-    assert errors[..., 0].max() <= errors[..., 1:, 1:].max() + theta
-
-
 def test_angles_that_learn_get_a_gradient(words):
     rotation = Rotary(WIDTH).double()(LENGTH).requires_grad_()
     weights = torch.randn_like(words[0])
     (found,) = torch.autograd.grad((rotate(words[0], rotation) * weights).sum(), rotation)
     wanted = torch.stack((words[0] * weights, words[0].roll(WIDTH // 2, -1) * weights))
     torch.testing.assert_close(found, wanted.sum(2))
-
-
-def test_an_unturned_cls_is_no_reset(words):
-    """`[CLS]` is at angle 0 anyway: what attends to it still turns."""
-    query, key = words
-    rotation = Rotary(WIDTH).double()(LENGTH)
-    turned = logits(rotate(query, rotation), rotate(key, rotation))
-    assert (turned - logits(query, key))[:, 1:, 0].abs().max() > 1
-
-
-def test_the_reset_needs_the_query_of_cls():
-    position = untied()
-    assert position(4).cls is not None
-    for evaluated in (position, position.eval()):
-        with pytest.raises(UserError, match=r"query_offset is 3, but the reset .* takes the query of \[CLS\]"):
-            evaluated(1, query_offset=3)
-
-
-def test_the_reset_needs_no_cross_terms():
-    with pytest.raises(UserError, match=r"the reset of Rotary .* unties .* and cross terms tie it to positions"):
-        PositionBias(UntiedAbsolute(9, 8, 2), cross=True, rotation=Rotary(WIDTH, reset=True))
 
 
 @pytest.mark.parametrize(
@@ -373,14 +251,6 @@ def test_words_that_a_rotation_does_not_fit(shape, rotation, said):
 def test_words_that_are_no_numbers(words):
     with pytest.raises(UserError, match=r"^x is .*, but must be (a tensor|floating: give projected words)$"):
         rotate(words, Rotary(16)(1))
-
-
-@pytest.mark.parametrize("cls", [None, 0.5, torch.zeros(2), torch.zeros(2, 4)])
-def test_constants_of_the_reset_that_do_not_fit(cls):
-    with pytest.raises(
-        UserError, match=r"^cls is .*, but must be a tensor \(2, H\) or \(2, 1\): give position\(n\)\.cls"
-    ):
-        rotate_untied(torch.zeros(LENGTH, 6, WIDTH), untied()(LENGTH).rotation, cls, 0.3)
 
 
 def test_keys_that_are_no_positions():

@@ -47,8 +47,6 @@ PARTS = {
         "rotary_factor": 2.0,
         "rotary_length": 200.0,
     },
-    "rope_yarn_reset": {"rotary_dims": 4, "rotary_scaling": "yarn", "rotary_factor": 2.0, "rotary_reset": True},
-    "rope_reset_without_theta": {"rotary_dims": -1, "rotary_reset": True, "reset": "none", "absolute": "none"},
     "randomised": {"relative": "unbinned", "randomised_positions": 60, "rotary_dims": -1},
     "rope_ntk": {
         "rotary_dims": -1,
@@ -140,7 +138,7 @@ def test_logits_are_those_of_fairseq(dictionary, system, sharing, prenorm):
 
 
 @pytest.mark.parametrize("sharing", ["none", "head"])
-@pytest.mark.parametrize("system", ["tupe_r", "shaw", "deberta", "rope_reset", "diet_abs", "linformer"])
+@pytest.mark.parametrize("system", ["tupe_r", "shaw", "deberta", "rope", "diet_abs", "linformer"])
 @torch.no_grad()
 def test_logits_by_flex_attention(dictionary, system, sharing):
     """Not compiled, which takes longer than all the other tests here."""
@@ -204,7 +202,7 @@ def test_boundaries_of_buckets_are_copied_from_the_host_once_a_batch(dictionary,
     assert copied.count(starts) == 1
 
 
-@pytest.mark.parametrize("system", ["tupe_r", "tupe_a_kerple", "rope_reset", "bert_ad"])
+@pytest.mark.parametrize("system", ["tupe_r", "tupe_a_kerple", "rope", "bert_ad"])
 @torch.no_grad()
 def test_randomised_positions_are_drawn_in_training_as_the_plugins(dictionary, system):
     model, theirs = pair(dictionary, system, randomised_positions=90)
@@ -242,7 +240,7 @@ def test_states_and_heads(dictionary, linear):
         assert torch.equal(theirs(ids, attention_mask=keys.long()).logits, theirs(ids, attention_mask=keys).logits)
 
 
-@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "deberta", "rope_reset", "bert_ad"])
+@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "deberta", "rope", "bert_ad"])
 def test_gradients_are_those_of_fairseq(dictionary, system):
     model, theirs = pair(dictionary, system, dropout=0.0, attention_dropout=0.0)
     ids = tokens(37)
@@ -492,7 +490,6 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("rotary_dims", ("x",), "a whole number from -1"),
         ("pair_separators", ("8", 3, True), "a whole number from 1 to 2"),
         ("encoder_normalize_before", ("false", 1), "true or false"),
-        ("rotary_reset", (None,), "true or false"),
         ("num_labels", ("2", None, -1, True), "a whole number from 0"),
         ("id2label", ("x", ["a"], {"a": 0}), "names of the numbers of classes"),
         ("dtype", ("nosuch", "nn", "auto"), "a type of PyTorch, such as float32"),
@@ -544,11 +541,6 @@ def test_terms_that_the_plugin_refuses(fields, said):
         ({"randomised_positions": 999, "absolute": "free"}, "randomised_positions is for untied positions"),
         ({"linformer_k": 4}, "the keys of linformer_k=4 are mixtures"),
         ({"linformer_k": 4, "absolute": "input", "reset": "none"}, "the keys of linformer_k=4 are mixtures"),
-        ({"rotary_reset": True}, r"rotary_reset unties \[CLS\] from rotary positions: set rotary_dims"),
-        (
-            {"rotary_dims": -1, "rotary_reset": True, "absolute": "untied_cross", "reset": "none"},
-            "rotary_reset does not go with absolute=untied_cross",
-        ),
         ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but rotary_dims is 0"),
         ({"absolute": "none", "relative": "alibi"}, r"a text and its reverse are the same to \[CLS\]"),
     ],

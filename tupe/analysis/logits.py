@@ -91,18 +91,12 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
     Tokens are `(B, n)`, without padding. An encoder from `open_encoder` becomes float64.
 
     Raises:
-        UserError: for Linformer, whose keys are no tokens, for an `attention_window`, and for `rotary_reset` with
-            positions at the input.
+        UserError: for Linformer, whose keys are no tokens, and for an `attention_window`.
     """
     encoder = open_encoder(checkpoint)
     _check_finite_logits(encoder.args)
     if encoder.args.linformer_k:
         raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
-    if encoder.args.rotary_reset and encoder.sentence_encoder.input_positions is not None:
-        raise UserError(
-            "rotary_reset and positions at the input: the products of [CLS] are no sum of those of words and "
-            "positions, so choose a checkpoint with one of the two."
-        )
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
     positions = None

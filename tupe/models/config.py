@@ -73,7 +73,6 @@ class EncoderConfig(OwnOptions):
     rotary_length: float = encoding(
         0.0, "yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"
     )
-    rotary_reset: bool = encoding(False, "[CLS] untied from the angles of rotary positions: its pairs are not turned")
     randomised_positions: int = encoding(
         0, "in training, draw the positions of each batch from so many, for longer inputs later; 0: as in the text"
     )

@@ -53,10 +53,6 @@ def equation(args: Namespace) -> str:
         logit += f"/{scale}"
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
-    if args.rotary_reset:
-        logit += " (not turned for [CLS])"
-    if not terms and args.reset != "none":
-        terms = "0"
     if terms:
         terms = f" + {terms}" if args.reset == "none" else f" + reset({terms})"
         logit += terms.replace("+ -", "- ")

@@ -18,7 +18,6 @@ from tupe.models.position import (
     build_segment_attention,
     check_lengths,
     embedding_width,
-    head_width,
     structured_width,
 )
 from tupe.models.unpadded import Group, Unpadded
@@ -51,7 +50,7 @@ class TupeEncoder(nn.Module):
         self.compile = args.compile
         self.attention_backend = args.attention_backend
         self.num_heads = args.encoder_attention_heads
-        self.head_width = head_width(args)
+        self.head_dim = width // args.encoder_attention_heads
         self.unpad = str(args.unpad)
         self.eos, self.pair_separators = eos, check_separators(args.pair_separators)
         self.embed_tokens = embed_tokens
@@ -93,7 +92,7 @@ class TupeEncoder(nn.Module):
         if self.unpad == "auto" and not (on_cpu and num_tokens is not None and num_tokens < _WORTH_IT * mask.numel()):
             return None
         dtype = compute_dtype(next(self.layers.parameters()))
-        if self.packable and takes_packed(self.attention_backend, mask.device, dtype, self.head_width):
+        if self.packable and takes_packed(self.attention_backend, mask.device, dtype, self.head_dim):
             return Unpadded.packed(mask, num_tokens)
         return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)
 

@@ -6,7 +6,6 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -17,7 +16,7 @@ from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.models.unpadded import Group, split
-from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias, rotate_untied
+from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias
 from tupe.position.rotary import rotate_heads
 
 
@@ -151,27 +150,20 @@ class SelfAttention(Attention):
             return self.part(x, slice(x.shape[-1])), x
         return (self.qkv_proj(x),)
 
-    def rotated(
-        self, projected: Sequence[Tensor], position: PositionTerms, first: Tensor | None = None
-    ) -> Sequence[Tensor]:
-        """Rotate queries and keys; return them and the values in heads, `(..., H, w)` each.
+    def rotated(self, projected: Sequence[Tensor], position: PositionTerms) -> Sequence[Tensor]:
+        """Rotate queries and keys; return them and the values in heads, `(..., H, d_h)` each.
 
         Args:
             projected: output of `projected`, which is returned as it is without a rotation.
             position: the terms, whose rotation is `(2, T, r)`, or without padding `(2, n, r)`.
-            first: `(n,)`, without padding the index of the first token of each token's sequence.
         """
         if position.rotation is None:
             return projected
         qkv = projected[0].unflatten(-1, (3 * self.num_heads, -1))  # B T 3H d_h
-        if position.cls is None:
-            return rotate_heads(qkv, position.rotation)
-        both, value = qkv.split((2 * self.num_heads, self.num_heads), dim=-2)
-        turned = rotate_untied(both, position.rotation, position.cls, self.scale, first)  # in wider heads
-        return *turned.chunk(2, dim=-2), value
+        return rotate_heads(qkv, position.rotation)
 
     def parts(self, projected: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Split the output of `projected` or `rotated` into queries, keys and values in heads, `(..., H, w)` each."""
+        """Split the output of `projected` or `rotated` into queries, keys and values in heads, `(..., H, d_h)` each."""
         if len(projected) == 1:
             return projected[0].unflatten(-1, (3 * self.num_heads, -1)).chunk(3, dim=-2)
         return projected
@@ -200,7 +192,7 @@ class SelfAttention(Attention):
         """
         out = []
         for group, terms, *parts in zip(groups, position, *(split(made, groups) for made in self.projected(x))):
-            parts = self.rotated(parts, terms, group.first() if terms.cls is not None else None)
+            parts = self.rotated(parts, terms)
             if group.cu_seqlens is not None:
                 out.append(self.mix_packed(parts, terms, group))  # n 3d -> n d
                 continue
@@ -212,8 +204,7 @@ class SelfAttention(Attention):
     def mix_packed(self, projected: Sequence[Tensor], position: PositionTerms, group: Group) -> Tensor:
         """Attend like `mix`, for packed sequences: the output of `projected` or `rotated`, `(n, ...)`, to `(n, d)`."""
         query, key, value = self.parts(projected)  # n H d_h
-        bias, width = position.bias, value.shape[-1]
-        value = F.pad(value, (0, query.shape[-1] - width))  # the kernels take heads of one width
+        bias = position.bias
         if position.query is not None:
             places = group.places % group.length
             query = query + position.query[:, places].transpose(0, 1)  # H t d_h -> n H d_h
@@ -232,7 +223,7 @@ class SelfAttention(Attention):
             dropout_p=self.dropout,
             training=self.training,
         )
-        return out[..., :width].flatten(1)  # n H d_h -> n d
+        return out.flatten(1)  # n H d_h -> n d
 
 
 def build_self_attention(

@@ -19,7 +19,6 @@ from tupe.position import (
     Term,
     UnbinnedRelative,
     UntiedAbsolute,
-    untied_width,
 )
 from tupe.position.registry import REGISTRY
 from tupe.systems import IN_LAYER
@@ -150,10 +149,6 @@ def check_lengths(args: Namespace) -> None:
 def build_rotation(args: Namespace) -> Rotary | None:
     """Build the rotation of queries and keys. Raise `UserError` with terms `IN_LAYER`, whose vectors are not turned."""
     if not args.rotary_dims:
-        if args.rotary_reset:
-            raise UserError(
-                "rotary_reset unties [CLS] from rotary positions, but nothing is turned: set rotary_dims=-1"
-            )
         if args.rotary_scaling != "none":
             raise UserError(
                 f"rotary_scaling is {args.rotary_scaling}, but rotary_dims is 0, so no dimension is rotated: "
@@ -174,7 +169,6 @@ def build_rotation(args: Namespace) -> Rotary | None:
         args.rotary_factor,
         args.max_positions,
         args.rotary_length,
-        reset=args.rotary_reset,
     )
 
 
@@ -224,17 +218,11 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     )
 
 
-def head_width(args: Namespace) -> int:
-    """Return the width of the queries and keys that the attention gets."""
-    width = args.encoder_embed_dim // args.encoder_attention_heads
-    return untied_width(width) if args.rotary_reset else width
-
-
 def structured_width(args: Namespace, position_bias: PositionBias) -> int | None:
     """Return the width that a kernel needs for a structured bias; `None` where the bias cannot be structured."""
     if position_bias.structured_width is None or args.relative in IN_LAYER:
         return None
-    return max(position_bias.structured_width, head_width(args))
+    return max(position_bias.structured_width, args.encoder_embed_dim // args.encoder_attention_heads)
 
 
 def build_segment_attention(args: Namespace) -> SegmentAttention | None:

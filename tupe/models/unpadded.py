@@ -47,12 +47,6 @@ class Group(NamedTuple):
             return by_position
         return by_position[:, self.places % self.length]
 
-    def first(self) -> Tensor | None:
-        """Return `(n,)`, the index of the first token of each token's sequence; `None` for a padded batch."""
-        if self.places is None:
-            return None
-        return torch.searchsorted(self.places, self.places - self.places % self.length)
-
     def pad(self, x: Tensor) -> Tensor:
         """Turn `(n, ...)` into `(b, t, ...)`, zero at padding; leave a padded batch as it is."""
         if self.places is None:

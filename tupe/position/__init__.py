@@ -36,7 +36,7 @@ from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_absolute, register_relative
 from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
-from tupe.position.rotary import Rotary, rotate, rotate_untied, untied_width
+from tupe.position.rotary import Rotary, rotate
 from tupe.position.segment import SegmentAttention, SegmentTable, check_separators, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
@@ -78,7 +78,5 @@ __all__ = [
     "register_relative",
     "reset_cls",
     "rotate",
-    "rotate_untied",
     "segment_ids",
-    "untied_width",
 ]

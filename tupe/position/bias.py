@@ -38,8 +38,7 @@ class PositionBias(nn.Module):
         reset: `Reset` or nothing; needs a term to reset.
         cross: return the factors of `absolute` instead of their product, so that attention computes
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
-        rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles. With its own reset, and
-            no term to reset, `reset` has the constants of `[CLS]` alone.
+        rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
         embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
         randomised: in training, positions are drawn from the first so many (`tupe.position.length.Drawn`), by PyTorch's
             generator and once a call; 0 for those of the sequence. Distances are drawn alike.
@@ -112,8 +111,7 @@ class PositionBias(nn.Module):
             query, key = absolute(*span.arguments, factors=True, **at)
             absolute = None
         if absolute is None and self.relative is None:
-            theta = None if self.reset is None else self.reset()
-            return PositionTerms(None, query, key, rotation, embeddings=embeddings, cls=self.cls(rotation, theta))
+            return PositionTerms(None, query, key, rotation, embeddings=embeddings)
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_structured(structured, query_offset):
             relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True, **at)
@@ -129,14 +127,7 @@ class PositionBias(nn.Module):
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
-        return PositionTerms(bias, query, key, rotation, embeddings=embeddings, cls=self.cls(rotation))
-
-    def cls(self, rotation: Tensor | None, theta: Tensor | None = None) -> Tensor | None:
-        """Compute `PositionTerms.cls`, with `theta` `(2, H)` where no bias has it; `None` without reset rotation."""
-        if rotation is None or self.rotation is None or not self.rotation.reset:
-            return None
-        theta = rotation.new_zeros(1) if theta is None else theta[1].to(rotation.dtype)
-        return torch.stack((torch.full_like(theta, self.rotation.amplitude**2), theta))
+        return PositionTerms(bias, query, key, rotation, embeddings=embeddings)
 
     def gives_structured(self, structured: bool, query_offset: int) -> bool:
         """Tell whether `compute` returns a `StructuredBias` for these arguments."""
@@ -167,18 +158,12 @@ class PositionBias(nn.Module):
             The parts that there are; the bias is `(H, length, num_keys)` or a `StructuredBias`.
 
         Raises:
-            UserError: for numbers that are no block, for a type that is not floating, and for a `query_offset` with a
-                rotation that has a reset.
+            UserError: for numbers that are no block, and for a type that is not floating.
         """
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise UserError(f"dtype is {dtype!r:.60}, but the terms are floating: give torch.float32 or another such")
         check_flags(structured=structured)
         span = Span.of(length, num_keys, query_offset)
-        if query_offset and self.rotation is not None and self.rotation.reset:
-            raise UserError(
-                f"query_offset is {query_offset}, but the reset of rotary positions takes the query of [CLS] with the "
-                "others: give all positions, from 0 on"
-            )
         tensors = cacheable_tensors(self)
         if tensors is None:
             return self.compute(length, structured, num_keys, query_offset, self.drawn(length)).to(dtype)

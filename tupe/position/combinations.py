@@ -64,13 +64,8 @@ def check_combination(
         raise UserError("UntiedAbsolute is an absolute term: give it before the relative one, or by absolute=")
     if cross and not isinstance(absolute, UntiedAbsolute):
         raise UserError("cross terms need the untied absolute term")
-    if cross and rotation is not None and rotation.reset:
-        raise UserError(
-            "the reset of Rotary (a model's rotary_reset) unties [CLS] from its angles, and cross terms tie it to "
-            "positions: leave out that reset, or cross"
-        )
     if reset is not None:
-        _check_reset(reset, absolute, relative, rotation, cross)
+        _check_reset(reset, absolute, relative, cross)
     check_heads(*filter(None, (getattr(part, "num_heads", None) for part in (absolute, relative, reset))))
     num_keys = getattr(absolute, "num_keys", None)
     if num_keys is not None and any(part is not None for part in (relative, rotation, reset)):
@@ -84,12 +79,9 @@ def check_combination(
         )
 
 
-def _check_reset(
-    reset: Reset, absolute: Term | None, relative: Term | None, rotation: Rotary | None, cross: bool
-) -> None:
+def _check_reset(reset: Reset, absolute: Term | None, relative: Term | None, cross: bool) -> None:
     """Raise a `UserError` for a reset that has nothing to reset, or whose parameters do not fit the terms."""
-    untied = rotation is not None and rotation.reset
-    if cross or (absolute is None and relative is None and not untied):
+    if cross or (absolute is None and relative is None):
         raise UserError(
             "the [CLS] reset needs a content-free correlation, absolute without cross terms or relative: "
             "leave out the reset (a model: reset=none) or choose such a term"

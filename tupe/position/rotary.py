@@ -10,27 +10,17 @@ shrinks the angles:
     linear    theta_c / s
     ntk       base s^(r/(r-2)) for the base: the fastest plane as it was, the slowest divided by s
     yarn      slow planes divided by s, fast ones as they were; queries and keys times 0.1 log s + 1 (Peng et al. 2024)
-
-The reset of a rotation unties `[CLS]` from the angles as TUPE's reset does from the other terms: what `[CLS]` gives and
-what it is given is not turned.
-
-    logit(i, j) = (R_i q_i) . (R_j k_j) / sqrt(d_h)     i != 0, j != 0
-                  q_i . k_j / sqrt(d_h) + theta         i == 0 or j == 0
-
-A `[CLS]` that is left unturned, as in EVA-02, is no reset: it is at angle 0 anyway, and the other side still turns.
 """
 
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
-from tupe.position.arguments import check_tensors, check_types, check_whole, shown
+from tupe.position.arguments import check_tensors, check_types, shown
 from tupe.position.length import Drawn, Span
-from tupe.position.precision import at_least_float32, has_16_bits, no_autocast
+from tupe.position.precision import at_least_float32, has_16_bits
 from tupe.systems import CHOICES
 from tupe.tracing import is_traced
 
@@ -80,8 +70,6 @@ class Rotary(nn.Module):
         factor: `s`, how many times longer these are, at least 1.
         max_positions: the longest input; without `length`, `yarn` takes `max_positions / factor` for it.
         length: the longest training input, of which only `yarn` asks; 0 if it is not known.
-        reset: whether `[CLS]` is untied from the angles. Cosines and sines of position 0 are then zeros, as
-            `rotate_untied` wants them.
 
     Raises:
         UserError: for an odd or too large `dims`, and for a `base`, `scaling`, `factor` or `length` out of range.
@@ -99,8 +87,6 @@ class Rotary(nn.Module):
         factor: float = 1.0,
         max_positions: float = 0,
         length: float = 0,
-        *,
-        reset: bool = False,
     ) -> None:
         super().__init__()
         width = head_dim if dims == -1 else dims
@@ -131,7 +117,6 @@ class Rotary(nn.Module):
             raise UserError("yarn needs max_positions, by which it knows the length of training: give at least 1")
         self.width = width
         self.of_angles = base, scaling, factor, length or max_positions / factor
-        self.reset = reset
         self.amplitude = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
         #: Carries the device of the angles, and whether they are float64. As a buffer, 16 bits would round them.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
@@ -150,9 +135,6 @@ class Rotary(nn.Module):
         positions = positions if drawn is None else drawn.positions
         angles = positions.to(thetas.dtype).unsqueeze(-1) * thetas  # n r/2
         cos, sin = self.amplitude * angles.cos(), self.amplitude * angles.sin()
-        if self.reset:
-            turned = (positions > 0).unsqueeze(-1)
-            cos, sin = cos * turned, sin * turned
         return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
     def extra_repr(self) -> str:
@@ -226,7 +208,6 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     Args:
         x: `(..., n, H, d_h)`. One call for queries and keys, as `2 H` heads, is faster than two.
         rotation: the output of `Rotary`, `(2, n, r)`, or `(2, ..., n, r)` where sequences differ in their positions.
-            One with `reset` is zero at `[CLS]`: `rotate_untied` takes it.
 
     Returns:
         A tensor of the shape and type of `x`.
@@ -258,68 +239,3 @@ def rotate_heads(qkv: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor, Tensor]
     both, value = qkv.split((2 * heads, heads), -2)
     query, key = rotate(both, rotation).chunk(2, -2)
     return query, key, value
-
-
-def untied_width(head_dim: int) -> int:
-    """Return the width of the queries and keys of `rotate_untied`, a multiple of 8 for the fused kernels."""
-    check_whole("head_dim", head_dim, 1)
-    return -(-(head_dim + 5) // 8) * 8
-
-
-def _products_with_cls(words: Tensor, first: Tensor | None) -> Tensor:
-    """Multiply all queries by the key of `[CLS]`, and all keys by its query, in float32 or better: `(..., n, 2 H)`."""
-    words, heads = at_least_float32(words), words.shape[-2] // 2
-    if first is not None:
-        return (words * words[first].roll(heads, -2)).sum(-1)
-    with no_autocast(words.device):
-        return torch.einsum("...ngr,...gr->...ng", words, words[..., 0, :, :].roll(heads, -2))
-
-
-def rotate_untied(x: Tensor, rotation: Tensor, cls: Tensor, scale: float, first: Tensor | None = None) -> Tensor:
-    r"""Turn queries and keys as `rotate`, but for the pairs of `[CLS]`; their products then are the reset's logits.
-
-    The rotation is zero at `[CLS]`, so that products with it are zero in the columns that turn. What they are instead,
-    `a_i = q_i . k_0` down the column of `[CLS]` and `b_j = q_0 . k_j` along its row, comes by more columns:
-
-        [R_i q_i ; a_i ; u_i ; 1 - u_i] . [R_j k_j ; u_j ; b_j ; u_j theta],     u_0 = 1, else u = 0 and a_0 = 0
-
-    Any attention of queries, keys and values then computes the reset, with bias, padding and dropout, in the memory of
-    `2 n` numbers a head. In 16 bits, `a` and `b` have a second column each for what the first one rounds off.
-
-    Args:
-        x: `(..., n, 2 H, d_h)`, the queries and keys.
-        rotation: the output of `Rotary` with `reset`, `(2, n, r)`.
-        cls: of `PositionTerms`.
-        scale: what attention multiplies the products by.
-        first: `(n,)`, the index of each token's `[CLS]`; `None` where `[CLS]` is the first of the `n`.
-
-    Returns:
-        `(..., n, 2 H, untied_width(d_h))`; the last column is theta's.
-
-    Raises:
-        UserError: as `rotate`, and for a `cls` of another shape.
-    """
-    if not isinstance(cls, Tensor) or cls.ndim != 2 or len(cls) != 2 or cls.shape[1] not in (1, x.shape[-2] // 2):
-        raise UserError(
-            f"cls is {shown(cls)}, but must be a tensor (2, H) or (2, 1): give position(n).cls of "
-            "PositionBias(reset=Reset(num_heads), rotation=Rotary(head_dim, reset=True))"
-        )
-    place = torch.arange(x.shape[-3], device=x.device)
-    is_cls = (place == (0 if first is None else first)).unsqueeze(-1)  # n 1
-    words = x[..., : rotation.shape[-1]]
-    if has_16_bits(x) and torch.is_grad_enabled() and not is_traced():
-        # backward copies the words to float32 again, instead of keeping a copy of twice their size
-        products = checkpoint(_products_with_cls, words, first, use_reentrant=False, preserve_rng_state=False)
-    else:
-        products = _products_with_cls(words, first)
-    gain, theta = cls
-    to_cls, from_cls = (gain * of for of in products.chunk(2, -1))  # ... n H
-    to_cls = to_cls.masked_fill(is_cls, 0)
-    here = is_cls.to(to_cls.dtype).expand_as(to_cls)
-    columns = [(to_cls, here), (here, from_cls)]
-    if x.dtype != to_cls.dtype:
-        columns += [(to_cls - to_cls.to(x.dtype), here), (here, from_cls - from_cls.to(x.dtype))]
-    columns.append((1 - here, here * theta / scale))
-    more = torch.cat([torch.stack(side, -1) for side in zip(*columns)], -2)  # ... n 2H c
-    spare = untied_width(x.shape[-1]) - x.shape[-1] - len(columns)
-    return torch.cat((rotate(x, rotation), F.pad(more, (spare, 0)).to(x.dtype)), -1)

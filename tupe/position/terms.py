@@ -63,8 +63,6 @@ class PositionTerms(NamedTuple):
         rotation: `(2, n, r)`, turns the projected words before `query` and `key` are added (`tupe.position.rotate`).
         temperature: `(B, 1, 1, 1)`, multiplies the queries last.
         embeddings: `(2n + 1, d)`, vectors of the distances `-n .. n`, which `DisentangledRelative` projects.
-        cls: `(2, H)` or `(2, 1)`, float32: pairs with `[CLS]` are not turned, but multiplied by the first row; the
-            second is added where another position attends to `[CLS]` (`tupe.position.rotate_untied`).
     """
 
     bias: Tensor | StructuredBias | None = None
@@ -73,25 +71,20 @@ class PositionTerms(NamedTuple):
     rotation: Tensor | None = None
     temperature: Tensor | None = None
     embeddings: Tensor | None = None
-    cls: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
-        """Round every part to `dtype` except the rotation and `cls`: 16 bits would change the angles."""
+        """Round every part to `dtype` except the rotation: 16 bits would change the angles."""
         parts = {name: getattr(self, name) for name in ("bias", "query", "key", "embeddings")}
         return self._replace(**{name: part.to(dtype) for name, part in parts.items() if part is not None})
 
     def tempered(self, query: Tensor) -> Tensor:
-        """Multiply `query` `(B, H, n, d_h)` by the temperature, but the column of `rotate_untied` that adds theta."""
-        if self.temperature is None:
-            return query
-        if self.cls is None:
-            return query * self.temperature
-        return torch.cat((query[..., :-1] * self.temperature, query[..., -1:]), -1)
+        """Multiply `query` `(B, H, n, d_h)` by the temperature."""
+        return query if self.temperature is None else query * self.temperature
 
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """Return the terms of a block of positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
-        bias, query, key, rotation, _, embeddings, _ = self
+        bias, query, key, rotation, _, embeddings = self
         if isinstance(bias, StructuredBias):
             bias = bias.slice(*span.arguments)
         elif bias is not None:
@@ -159,9 +152,5 @@ class PositionTerms(NamedTuple):
                 return term.split(num_layers)
             return term.unflatten(0, (num_layers, -1)).unbind()
 
-        if self.cls is None or self.cls.shape[-1] == 1:
-            cls = [self.cls] * num_layers
-        else:
-            cls = list(self.cls.unflatten(-1, (num_layers, -1)).unbind(-2))  # each (2, H)
-        each = zip(of_layers(self.bias), of_layers(self.query), of_layers(self.key), cls)
-        return [self._replace(bias=bias, query=query, key=key, cls=cls) for bias, query, key, cls in each]  # pyright: ignore[reportArgumentType]
+        each = zip(of_layers(self.bias), of_layers(self.query), of_layers(self.key))
+        return [self._replace(bias=bias, query=query, key=key) for bias, query, key in each]  # pyright: ignore[reportArgumentType]

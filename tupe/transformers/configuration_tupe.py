@@ -87,7 +87,6 @@ class TupeConfig(PreTrainedConfig):
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
         rotary_base, rotary_scaling, rotary_factor: of the angles.
         rotary_length: longest sequence of training, for `yarn`; 0 for `max_position_embeddings / rotary_factor`.
-        rotary_reset: `[CLS]` untied from the angles: its pairs are not turned.
         randomised_positions: in training, the positions of each batch are drawn from so many; 0: as in the text.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
@@ -140,7 +139,6 @@ class TupeConfig(PreTrainedConfig):
     rotary_scaling: str = "none"
     rotary_factor: float = 1.0
     rotary_length: float = 0.0
-    rotary_reset: bool = False
     randomised_positions: int = 0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
@@ -213,7 +211,7 @@ class TupeConfig(PreTrainedConfig):
                 "an even number from 4 on, and a distance above a quarter of it"
             )
         in_words = self.absolute in ("none", "input") and self.relative in ("none", "shaw", "deberta")
-        if self.reset != "none" and (self.absolute == "untied_cross" or (in_words and not self.rotary_reset)):
+        if self.reset != "none" and (self.absolute == "untied_cross" or in_words):
             raise ValueError(
                 "the reset needs a correlation of positions alone, without cross terms: set reset to none, or absolute "
                 "or relative to such a term"
@@ -272,8 +270,6 @@ class TupeConfig(PreTrainedConfig):
         """Raise `ValueError` for what the plugin's rotary positions refuse."""
         dims, scaling, factor, base = self.rotary_dims, self.rotary_scaling, self.rotary_factor, self.rotary_base
         if not dims:
-            if self.rotary_reset:
-                raise ValueError("rotary_reset unties [CLS] from rotary positions: set rotary_dims, as to -1")
             if scaling != "none":
                 raise ValueError(
                     f"rotary_scaling is {scaling}, but rotary_dims is 0, so no dimension is rotated: "
@@ -289,8 +285,6 @@ class TupeConfig(PreTrainedConfig):
             )
         if self.relative in ("shaw", "deberta"):
             raise ValueError(f"relative={self.relative} has keys that are not turned: set rotary_dims to 0")
-        if self.rotary_reset and self.absolute == "untied_cross":
-            raise ValueError("rotary_reset does not go with absolute=untied_cross, which ties [CLS] to positions")
         if not 1 <= base < math.inf or (scaling == "yarn" and base == 1):
             raise ValueError(f"rotary_base is {base:g}, but must be at least 1, and more for yarn")
         if not 1 <= factor < math.inf or (scaling == "none" and factor != 1):

@@ -416,17 +416,11 @@ def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
 
 
 def rotary_angles(config: TupeConfig, length: int, device: torch.device, drawn: Tensor | None = None) -> Tensor:
-    """Return cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021).
-
-    With `rotary_reset`, those of `[CLS]` are zeros.
-    """
+    """Return cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
     thetas, amplitude = rotary_frequencies(config, device), rotary_amplitude(config)
     positions = torch.arange(length, device=device, dtype=torch.float32) if drawn is None else drawn.float()
     angles = positions.unsqueeze(-1) * thetas
     cos, sin = amplitude * angles.cos(), amplitude * angles.sin()
-    if config.rotary_reset:
-        turned = (positions > 0).unsqueeze(-1)
-        cos, sin = cos * turned, sin * turned
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
 
@@ -439,51 +433,12 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     return torch.cat(((columns * cos + halves * sin).to(x.dtype), others), -1)
 
 
-def rotate_untied(
-    query: Tensor, key: Tensor, rotation: Tensor, theta: Tensor, gain: float, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Rotate `query` and `key` `(B, H, n, d_h)`, and add columns with the products of `[CLS]`, which are not rotated.
-
-    The products of the rotated columns are zero in the row and the column of `[CLS]`, where `rotation` is zero. With
-    `a_i = q_i . k_0` and `b_j = q_0 . k_j` of the columns before the rotation, the new columns add them:
-
-        [R_i q_i ; a_i ; u_i ; 1 - u_i] . [R_j k_j ; u_j ; b_j ; u_j theta],    u_0 = 1, else u = 0 and a_0 = 0
-
-    In 16 bits, `a` and `b` have a second column each for what the first one rounds off.
-
-    Args:
-        theta: `(1, H, 1)`, added where another position attends to `[CLS]`.
-        gain: the factor of products that are not rotated; above 1 with `yarn`.
-        scale: what attention multiplies the products by.
-
-    Returns:
-        Both in `(B, H, n, w)`, `w` a multiple of 8.
-    """
-    width, half = query.shape[-1], query.dtype in (torch.float16, torch.bfloat16)
-    words, others = (at_least_float32(x[..., : rotation.shape[-1]]) for x in (query, key))
-    here = (torch.arange(query.shape[2], device=query.device) == 0).to(words.dtype)
-    to_cls = gain * (words * others[:, :, :1]).sum(-1) * (1 - here)  # B H n
-    from_cls = gain * (words[:, :, :1] * others).sum(-1)
-    here = here.expand_as(to_cls)
-    columns = [(to_cls, here), (here, from_cls)]
-    if half:
-        columns += [(to_cls - to_cls.to(query.dtype), here), (here, from_cls - from_cls.to(query.dtype))]
-    columns.append((1 - here, here * theta / scale))
-    spare = -(width + len(columns)) % 8
-    query, key = (
-        torch.cat((rotate(x, rotation), F.pad(torch.stack(more, -1), (0, spare)).to(x.dtype)), -1)
-        for x, more in zip((query, key), zip(*columns))
-    )
-    return query, key
-
-
 class Terms(NamedTuple):
     """Parts that the positions have in attention; `None` for a term that the model lacks."""
 
     bias: Tensor | None = None  # is added to the logits, `(S, n, m)`
     query: Tensor | None = None  # of `untied_cross`, is added to the words' queries after the rotation, `(S, n, d_h)`
     key: Tensor | None = None  # the same for the keys
-    theta: Tensor | None = None  # of `rotary_reset`, is added where another position attends to `[CLS]`, `(S, 1)`
     rotation: Tensor | None = None  # of queries and keys, `(2, n, r)`
     embeddings: Tensor | None = None  # of distances, `(2n - 1, d)`, which the layers project
 
@@ -497,7 +452,7 @@ def num_products(config: TupeConfig) -> int:
 class PositionBias(nn.Module):
     """`reset(absolute + relative)`."""
 
-    freezable: ClassVar = ("bias", "query", "key", "theta", "embeddings")
+    freezable: ClassVar = ("bias", "query", "key", "embeddings")
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -543,16 +498,11 @@ class PositionBias(nn.Module):
         if self.relative is not None:
             terms.append(self.relative(length, device, drawn))
         bias = sum(terms[1:], terms[0]) if terms else None
-        theta = None
-        if self.config.rotary_reset:
-            theta = torch.zeros(self.config.position_sets, 1, device=device)
-        if self.reset is not None and bias is not None:
+        if self.reset is not None:
             bias = self.reset(bias, self.absolute)
-        elif self.reset is not None:
-            theta = at_least_float32(self.reset.scalars)[1].unsqueeze(-1)
         query, key = self.absolute.factors(length, drawn) if self.cross else (None, None)
         embeddings = None if self.embeddings is None else self.embeddings(length, device)
-        return Terms(bias, query, key, theta, rotation, embeddings)
+        return Terms(bias, query, key, rotation, embeddings)
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
@@ -698,13 +648,8 @@ class TupeSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Map `x` `(B, n, d)` to `(B, n, d)`, by the layer's terms; return the weights too where they are known."""
         query, key, value = self.project(x, padding)
-        bias, position_query, position_key, theta, rotation, embeddings = position
-        head_dim = value.shape[-1]
-        if theta is not None:
-            gain = rotary_amplitude(self.config) ** 2
-            query, key = rotate_untied(query, key, rotation, theta, gain, self.scaling)
-            value = F.pad(value, (0, query.shape[-1] - head_dim))  # fused kernels want heads of one width
-        elif rotation is not None:
+        bias, position_query, position_key, rotation, embeddings = position
+        if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
         if position_query is not None:
             query, key = query + position_query.to(query.dtype), key + position_key.to(key.dtype)
@@ -728,7 +673,6 @@ class TupeSelfAttention(nn.Module):
             position_bias=bias,
             **kwargs,
         )
-        out = out[..., :head_dim]
         if self.relative is not None and self.relative.value is not None:
             out = out + self.relative.weighted_values(weights)
         return self.out_proj(out.flatten(2)), weights

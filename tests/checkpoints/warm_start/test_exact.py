@@ -32,7 +32,6 @@ ROWS = [
     ("kerple", "kerple", ("sharing=none",)),
     ("shaw", "shaw", ("segment=input",)),
     ("rope", "rope", ("relative=bucketed",)),
-    ("rope_reset", "rope_reset", ("relative=bucketed", "sharing=none")),
 ]
 
 
@@ -129,9 +128,3 @@ def test_what_attention_sees_is_not_exact(field, make):
     old = make("rope_tiny")
     with pytest.raises(UserError, match=f"{field.partition('=')[0]}=0 becomes"):
         warm_start(old, target_fields(old, "rope", [field]))
-
-
-def test_the_thetas_of_heads_are_none_of_layers(make):
-    old = make("rope_reset_tiny")
-    with pytest.raises(UserError, match="sharing=layer becomes head"):
-        warm_start(old, target_fields(old, "rope_reset", ["sharing=head"]))

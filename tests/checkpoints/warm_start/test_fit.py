@@ -82,13 +82,6 @@ def test_a_reset_keeps_the_rest_and_the_mean_of_what_the_others_give_cls(name):
     torch.testing.assert_close(*to_cls, rtol=0, atol=1e-3)
 
 
-def test_a_reset_of_rotary_positions_alone_is_the_mean_of_what_the_others_give_cls():
-    term, logits = terms("rope_reset_tiny"), centred(noise(2, N, N))
-    fit(term, logits, torch.empty(0), relative=True)
-    wanted = (logits[:, 1:, 0] - logits[:, 1:, 1:].mean(-1)).mean(1)
-    torch.testing.assert_close(term.reset().detach()[1], wanted)
-
-
 @pytest.mark.parametrize("relative", ["bucketed", "clipped", "unbinned"])
 def test_values_by_distance(relative):
     source, term = (terms("t5_tiny", relative=relative, relative_max_distance=9) for _ in range(2))

@@ -127,16 +127,6 @@ def test_of_length():
     assert design.label("bert_a") == "BERT-A"  # which it has not
 
 
-def test_of_lengths_and_resets():
-    design = read_design("length_reset")
-    assert {design.model(name): system.seeds for name, system in design.systems.items()} == {
-        "tupe_a": 2, "bialibi": 2, "rope_reset": 2
-    }  # fmt: skip
-    assert design.systems["tupe_a_randomised"].settings["+model.randomised_positions"] == max(design.lengths)
-    other = read_design("length")
-    assert (design.search, design.updates, design.masks) == (other.search, other.updates, other.masks)
-
-
 def test_of_warm_starts():
     """Every row has its source's seeds, a conversion where it has one, and the short runs of the issue."""
     design = read_design("warm_start")

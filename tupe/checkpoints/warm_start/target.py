@@ -13,7 +13,7 @@ from tupe.systems import ALIASES, IN_LAYER, SYSTEMS, system_fields
 _ENCODING = system_fields(TupeConfig, kind="encoding")
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
-_OF_ROTARY = ("rotary_base", "rotary_scaling", "rotary_factor", "rotary_length", "rotary_reset")
+_OF_ROTARY = ("rotary_base", "rotary_scaling", "rotary_factor", "rotary_length")
 _OF_RELATIVE = (
     "relative_buckets", "relative_max_distance", "shaw_values",
     "deberta_terms", "deberta_projections", "deberta_index", *OPTIONS,
@@ -85,7 +85,7 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
     shared = (
         old.absolute not in ("none", "input")
         or old.relative not in {"none", *IN_LAYER}
-        or old.reset != "none"  # also of a rotation
+        or old.reset != "none"
         or old.segment == "per_head"
     )
     if shared and not _keeps_sets(old, new):
