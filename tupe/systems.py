@@ -110,11 +110,10 @@ _DEFAULTS: Fields = {
     "sharing": "layer",
     "linformer_k": 0,
     "rotary_dims": 0,
-    "randomised_positions": 0,
 }
 
 #: Fields that older checkpoints have and no model reads any more -> the value that changed nothing; `None`: any value.
-REMOVED: dict[str, object] = {"rotary_reset": False}
+REMOVED: dict[str, object] = {"rotary_reset": False, "randomised_positions": 0}
 
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:

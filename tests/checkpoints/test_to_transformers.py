@@ -65,11 +65,6 @@ def test_what_is_in_the_folder(exported):
     [
         ("tupe_a_tiny", {}, "sharing `layer`."),
         ("rope_tiny", {}, "sharing `layer`, rotary_dims `-1`."),
-        (
-            "tupe_a_rope_tiny",
-            {"randomised_positions": 64},
-            "sharing `layer`, rotary_dims `-1`, randomised_positions `64`.",
-        ),
     ],
 )
 def test_the_card_names_the_fields_of_rotations_and_draws(name, fields, end, make_checkpoint, corpus, tmp_path):

@@ -65,14 +65,12 @@ def tensors(value, name=""):
 def test_killed_run_goes_on_bit_for_bit(corpus, tmp_path):
     """SIGKILL in the middle; the resumed run ends with the parameters and optimizer state of an uninterrupted one.
 
-    Its positions are drawn at random.
-
     Runs of `fairseq-train` that go on are those of tests/fairseq_patches/test_epochs.py.
     """
 
     def command(folder):
         keys = ("model._name=tupe_tiny", *TINY_KEYS, "optimization.max_update=40", "checkpoint.save_interval_updates=5")
-        return hydra_command(corpus, folder, *keys, "+model.randomised_positions=600")
+        return hydra_command(corpus, folder, *keys)
 
     run(*command(tmp_path / "whole"))
 

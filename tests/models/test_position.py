@@ -109,36 +109,3 @@ def test_a_registered_term_takes_what_it_names(monkeypatch, args):
     registry.register_relative("asking", size="rows")(Asking)
     args.relative, args.size, args.sharing = "asking", 7, "none"
     assert build_relative(args, bidirectional=False).given == (4 * 4, 16, 7, 4, False)
-
-
-@pytest.mark.parametrize(
-    ("name", "fields", "said"),
-    [
-        ("tupe_a_tiny", {"randomised_positions": 23}, "randomised_positions is 23, of which 24 cannot be drawn"),
-        ("bert_a_tiny", {"randomised_positions": 90}, "for untied positions, .* or absolute=input"),
-        ("shaw_tiny", {"randomised_positions": 90}, "for untied positions, .* relative=shaw"),
-        ("linformer_tiny", {"randomised_positions": 90, "absolute": "none"}, "for untied positions, .* linformer_k=32"),
-        ("t5_tiny", {"randomised_positions": 90, "relative": "none"}, "the model has no positions"),
-    ],
-)
-def test_randomised_and_reset_where_they_have_no_meaning(build, name, fields, said):
-    with pytest.raises(UserError, match=said):
-        build(name, **fields)
-
-
-def test_a_batch_has_one_draw_and_groups_of_it_are_slices(build, tokens):
-    """The same with and without padding, and in layers that are computed again; longer inputs are then possible."""
-    options = {"randomised_positions": 90, "dropout": 0.0, "attention_dropout": 0.0}
-    found = []
-    for unpad, again in (("never", False), ("always", False), ("never", True)):
-        model = build("tupe_r_tiny", unpad=unpad, checkpoint_activations=again, **options).train()
-        torch.manual_seed(5)
-        out = model(tokens, features_only=True, num_tokens=int(tokens.ne(1).sum()))[0][tokens.ne(1)]
-        out.square().sum().backward()
-        found.append((out, model.encoder.sentence_encoder.position_bias.absolute.table.weight.grad))
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0])
-    assert len(found[0][1]) == 90
-    longer = build("tupe_r_tiny", max_positions=80, **options)
-    longer.load_state_dict(model.state_dict())
-    assert longer(tokens.repeat(1, 4)[:, :50])[0].isfinite().all()

@@ -257,12 +257,6 @@ def test_a_reset_of_another_size_than_the_untied_term(reset):
         ({"reset": "paper"}, r"reset= of PositionBias is 'paper', but must be a Reset\(\.\.\.\)"),
         ({"rotation": Reset(2)}, "rotation= of PositionBias is a Reset, but must be a Rotary"),
         ({"embeddings": 3}, "embeddings= of PositionBias is 3, but must be a RelativeEmbeddings"),
-        ({"randomised": True}, "randomised of PositionBias is True, but must be a whole number"),
-        ({"randomised": -1}, "randomised is -1, but must be a whole number, 0 or more"),
-        (
-            {"absolute": UntiedAbsolute(8, 8, 2), "randomised": 9},
-            "randomised is 9, but the terms have only 8 positions",
-        ),
         (
             {"relative": ShawRelative(4)},
             "relative= of PositionBias is a ShawRelative, which asks the words of each lay",

@@ -47,7 +47,7 @@ PARTS = {
         "rotary_factor": 2.0,
         "rotary_length": 200.0,
     },
-    "randomised": {"relative": "unbinned", "randomised_positions": 60, "rotary_dims": -1},
+    "unbinned": {"relative": "unbinned", "rotary_dims": -1},
     "rope_ntk": {
         "rotary_dims": -1,
         "rotary_scaling": "ntk",
@@ -200,20 +200,6 @@ def test_boundaries_of_buckets_are_copied_from_the_host_once_a_batch(dictionary,
     monkeypatch.setattr(torch, "tensor", lambda *given, **options: copied.append(given[0]) or make(*given, **options))
     theirs(tokens(37))
     assert copied.count(starts) == 1
-
-
-@pytest.mark.parametrize("system", ["tupe_r", "tupe_a_kerple", "rope", "bert_ad"])
-@torch.no_grad()
-def test_randomised_positions_are_drawn_in_training_as_the_plugins(dictionary, system):
-    model, theirs = pair(dictionary, system, randomised_positions=90)
-    terms, other = model.encoder.sentence_encoder.position_bias, theirs.tupe.position_bias
-    for mode in (True, False):
-        torch.manual_seed(3)
-        wanted = terms.train(mode)(37)
-        torch.manual_seed(3)
-        found = other.train(mode)(37, torch.device("cpu"))
-        for part in ("bias", "query", "key", "rotation"):
-            torch.testing.assert_close(getattr(found, part), getattr(wanted, part))
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -486,7 +472,6 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("rotary_base", ("8", None, math.nan), "a number from 0"),
         ("rotary_factor", ([1], True, math.inf), "a number from 0"),
         ("pad_token_id", (32768,), "below vocab_size=32768"),
-        ("randomised_positions", ("8", None), "a whole number from 0"),
         ("rotary_dims", ("x",), "a whole number from -1"),
         ("pair_separators", ("8", 3, True), "a whole number from 1 to 2"),
         ("encoder_normalize_before", ("false", 1), "true or false"),
@@ -537,8 +522,6 @@ def test_terms_that_the_plugin_refuses(fields, said):
         ({"rotary_dims": -1, "rotary_factor": 2.0}, "rotary_factor is 2, but must be 1 without rotary_scaling"),
         ({"rotary_dims": -1, "rotary_scaling": "ntk", "rotary_factor": 0.5}, "rotary_factor is 0.5"),
         ({"rotary_dims": -1, "rotary_base": 1.0, "rotary_scaling": "yarn"}, "rotary_base is 1"),
-        ({"randomised_positions": 39, "max_position_embeddings": 40}, "randomised_positions is 39, of which 40 cannot"),
-        ({"randomised_positions": 999, "absolute": "free"}, "randomised_positions is for untied positions"),
         ({"linformer_k": 4}, "the keys of linformer_k=4 are mixtures"),
         ({"linformer_k": 4, "absolute": "input", "reset": "none"}, "the keys of linformer_k=4 are mixtures"),
         ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but rotary_dims is 0"),

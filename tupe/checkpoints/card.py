@@ -165,7 +165,7 @@ def card(about: About, name: str) -> str:
     fields = about.fields
     size = next((size for size, row in SIZES.items() if all(fields[f] == v for f, v in row.items())), None)
     paper, logit = DESCRIPTIONS.get(about.system, (about.loaded.name, "see the terms below"))
-    more = [name for name in ("rotary_dims", "randomised_positions") if fields.get(name)]
+    more = ["rotary_dims"] if fields.get("rotary_dims") else []
     named = ["absolute", "relative", "reset", "segment", "sharing", *more]
     terms = ", ".join(f"{field} `{fields[field]}`" for field in named)
     shape = (

@@ -71,7 +71,7 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     from the checkpoint, with sequences of the new length from the beginning of the epoch.
 
     Raises:
-        UserError: for no such checkpoint, a Linformer, randomised positions, or a number that is not larger.
+        UserError: for no such checkpoint, a Linformer, or a number that is not larger.
     """
     opened = open_checkpoint(checkpoint)
     state, config = opened.state, opened.config
@@ -79,11 +79,6 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     if config.linformer_k:
         raise UserError(
             f"{checkpoint} is a Linformer, whose keys are mixtures of its {old} positions: pre-train one of {positions}"
-        )
-    if config.randomised_positions:
-        raise UserError(
-            f"{checkpoint} was trained with positions drawn from {config.randomised_positions}, up to which its inputs "
-            "may be long as it is: set max_positions alone, or train on with more randomised_positions"
         )
     if positions <= old:
         raise UserError(

@@ -73,9 +73,6 @@ class EncoderConfig(OwnOptions):
     rotary_length: float = encoding(
         0.0, "yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"
     )
-    randomised_positions: int = encoding(
-        0, "in training, draw the positions of each batch from so many, for longer inputs later; 0: as in the text"
-    )
     content_terms: int = encoding(
         0,
         "scale the words' correlation by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for "

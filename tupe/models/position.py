@@ -41,30 +41,6 @@ def num_products(args: Namespace) -> int:
     return {"untied": 2, "untied_cross": 4}.get(args.absolute, 1) + of_distances
 
 
-def positions_of(args: Namespace) -> int:
-    """Return how many positions the terms have: as many as inputs, or those that training draws from."""
-    return max(args.max_positions, args.randomised_positions)
-
-
-def check_randomised(args: Namespace) -> None:
-    """Raise `UserError` for randomised positions fewer than the input's, or of what has no positions to draw."""
-    if not args.randomised_positions:
-        return
-    if args.randomised_positions < args.max_positions:
-        raise UserError(
-            f"randomised_positions is {args.randomised_positions}, of which {args.max_positions} cannot be drawn for "
-            "the longest input: set it to max_positions or more, or to 0"
-        )
-    if args.absolute not in ("none", "untied", "untied_cross") or args.relative in IN_LAYER or args.linformer_k:
-        raise UserError(
-            "randomised_positions is for untied positions, relative terms that ignore the words and rotary positions: "
-            f"set it to 0, or absolute={args.absolute}, relative={args.relative} and linformer_k={args.linformer_k} to "
-            "such terms"
-        )
-    if (args.absolute, args.relative, args.rotary_dims) == ("none", "none", 0):
-        raise UserError("randomised_positions is set, but the model has no positions: set it to 0, or add a term")
-
-
 def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | None:
     """Build the registered term that the field `side` names; `None` if it names no registered term."""
     registered = REGISTRY[side].get(getattr(args, side))
@@ -81,12 +57,12 @@ def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | 
     takes = inspect.signature(registered.term).parameters
     given = {name: value for name, value in model.items() if name in takes}
     options = {name: getattr(args, name) for name in registered.options}
-    return registered.term(sets_of_parameters(args), positions_of(args), **given, **options)
+    return registered.term(sets_of_parameters(args), args.max_positions, **given, **options)
 
 
 def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
     """Build the absolute term of the attention; `None` where positions are added to the words."""
-    sets, length, width = sets_of_parameters(args), positions_of(args), args.encoder_embed_dim
+    sets, length, width = sets_of_parameters(args), args.max_positions, args.encoder_embed_dim
     if args.absolute in ("untied", "untied_cross"):
         return UntiedAbsolute(
             length,
@@ -113,7 +89,7 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
     if args.relative == "clipped":
         return ClippedRelative(sets, args.relative_max_distance)
     if args.relative == "unbinned":
-        return UnbinnedRelative(sets, positions_of(args), bidirectional)
+        return UnbinnedRelative(sets, args.max_positions, bidirectional)
     if args.relative == "parametric":
         return ParametricRelative(width, sets, width // args.encoder_attention_heads, args.relative_max_distance)
     return build_registered("relative", args, bidirectional)
@@ -196,7 +172,6 @@ def fix_rotary_length(args: Namespace | TupeConfig) -> None:
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
     """Build the content-free terms; a decoder is not `bidirectional`. Raise `UserError` if they do not fit together."""
     check_linformer(args)
-    check_randomised(args)
     absolute, relative, reset = build_absolute(args, bidirectional), build_relative(args, bidirectional), None
     if args.reset != "none":
         if args.absolute == "none" and not args.rotary_dims and getattr(relative, "symmetric", False):
@@ -213,7 +188,6 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         cross=args.absolute == "untied_cross",
         rotation=build_rotation(args),
         embeddings=build_embeddings(args),
-        randomised=args.randomised_positions,
         num_terms=args.content_terms or num_products(args),
     )
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.layers import Linear, WithShapes
 from tupe.position.arguments import check_types, check_whole
-from tupe.position.length import Drawn, Span, check_epsilon, check_length, fit_positions
+from tupe.position.length import Span, check_epsilon, check_length, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
@@ -32,13 +32,10 @@ class PositionTable(WithShapes):
         nn.init.normal_(self.weight, std=INIT_STD)
         fit_positions(self, "weight", 0)
 
-    def forward(self, length: int, drawn: Drawn | None = None) -> Tensor:
-        """Return the vectors of the first `length` positions, `(length, d)`; raise `UserError` beyond the last.
-
-        With `drawn`, they are those of its positions.
-        """
+    def forward(self, length: int) -> Tensor:
+        """Return the vectors of the first `length` positions, `(length, d)`; raise `UserError` beyond the last."""
         check_length(length, len(self.weight))
-        return self.weight[:length] if drawn is None else self.weight[drawn.positions]
+        return self.weight[:length]
 
 
 class UntiedAbsolute(nn.Module):
@@ -111,9 +108,9 @@ class UntiedAbsolute(nn.Module):
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # (m, H d_h) -> (H, m, d_h)
 
-    def factors(self, span: Span, drawn: Drawn | None = None) -> tuple[Tensor, Tensor]:
+    def factors(self, span: Span) -> tuple[Tensor, Tensor]:
         """Compute the unscaled factors of `span`: queries `(H, length, d_h)` and keys `(H, num_keys, d_h)`."""
-        return self.project(self.table(span.end, drawn), span.queries, span.keys)
+        return self.project(self.table(span.end), span.queries, span.keys)
 
     def forward(
         self,
@@ -122,7 +119,6 @@ class UntiedAbsolute(nn.Module):
         query_offset: int = 0,
         factors: bool = False,
         vectors: Tensor | None = None,
-        drawn: Drawn | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Compute `absolute(i, j)` for a block of positions; see `PositionBias.forward`.
 
@@ -134,7 +130,7 @@ class UntiedAbsolute(nn.Module):
         if vectors is not None:
             query, key = self.project(vectors)
             return self.scale * (query * key).sum(-1).t()
-        query, key = self.factors(Span.of(length, num_keys, query_offset), drawn)
+        query, key = self.factors(Span.of(length, num_keys, query_offset))
         if factors:
             return query, key
         with no_autocast(query.device):

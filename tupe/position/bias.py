@@ -1,6 +1,5 @@
 """The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
 
-import itertools
 import math
 
 import torch
@@ -10,9 +9,9 @@ from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
 from tupe.position.arguments import check_flags, check_types, check_whole
 from tupe.position.cache import TermCache, cacheable_tensors
-from tupe.position.combinations import check_combination, check_heads, check_parts, check_randomised
+from tupe.position.combinations import check_combination, check_heads, check_parts
 from tupe.position.deberta import RelativeEmbeddings
-from tupe.position.length import Drawn, Span
+from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary
@@ -40,8 +39,6 @@ class PositionBias(nn.Module):
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
         rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
         embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
-        randomised: in training, positions are drawn from the first so many (`tupe.position.length.Drawn`), by PyTorch's
-            generator and once a call; 0 for those of the sequence. Distances are drawn alike.
         num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums,
             without those of `DisentangledRelative`.
 
@@ -59,14 +56,11 @@ class PositionBias(nn.Module):
         cross: bool = False,
         rotation: Rotary | None = None,
         embeddings: RelativeEmbeddings | None = None,
-        randomised: int = 0,
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
         check_parts(absolute, relative, reset, rotation, embeddings)
         check_combination(absolute, relative, reset, rotation, cross=cross, num_terms=num_terms)
-        check_randomised(randomised, absolute, relative)
-        self.randomised = randomised
         self.absolute = absolute
         self.relative = relative
         self.reset = reset
@@ -90,39 +84,30 @@ class PositionBias(nn.Module):
         self._cache = TermCache()
 
     def compute(
-        self,
-        length: int,
-        structured: bool = False,
-        num_keys: int | None = None,
-        query_offset: int = 0,
-        drawn: Drawn | None = None,
+        self, length: int, structured: bool = False, num_keys: int | None = None, query_offset: int = 0
     ) -> PositionTerms:
-        """Compute the terms in float32 or better: `forward` without its cache and its rounding.
-
-        With `drawn`, its positions are those of the sequence, which is whole.
-        """
-        at = {} if drawn is None else {"drawn": drawn}
+        """Compute the terms in float32 or better: `forward` without its cache and its rounding."""
         span = Span.of(length, num_keys, query_offset)
         query = key = None
-        rotation = None if self.rotation is None else self.rotation(length, query_offset, **at)
+        rotation = None if self.rotation is None else self.rotation(length, query_offset)
         embeddings = None if self.embeddings is None else self.embeddings(span.end)
         absolute = self.absolute
         if self.cross and absolute is not None:
-            query, key = absolute(*span.arguments, factors=True, **at)
+            query, key = absolute(*span.arguments, factors=True)
             absolute = None
         if absolute is None and self.relative is None:
             return PositionTerms(None, query, key, rotation, embeddings=embeddings)
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_structured(structured, query_offset):
-            relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True, **at)
+            relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
             bias = StructuredBias(relative=relative, theta=theta)
             if absolute is not None:
-                query_factor, key_factor = absolute(*span.arguments, factors=True, **at)
+                query_factor, key_factor = absolute(*span.arguments, factors=True)
                 scale = absolute.scale  # pyright: ignore[reportAttributeAccessIssue]: see `Term`
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
             check_heads(*(part.shape[0] for part in (bias.query, relative) if part is not None), *_heads_of(theta))
         else:
-            terms = [term(*span.arguments, **at) for term in (absolute, self.relative) if term is not None]
+            terms = [term(*span.arguments) for term in (absolute, self.relative) if term is not None]
             check_heads(*(term.shape[0] for term in terms), *_heads_of(theta))
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
@@ -166,7 +151,7 @@ class PositionBias(nn.Module):
         span = Span.of(length, num_keys, query_offset)
         tensors = cacheable_tensors(self)
         if tensors is None:
-            return self.compute(length, structured, num_keys, query_offset, self.drawn(length)).to(dtype)
+            return self.compute(length, structured, num_keys, query_offset).to(dtype)
         if span == Span.of(length):
             return self._cache.first(length, self, tensors, dtype, structured).slice(length, self.num_keys)
         # Decoding asks for row after row: they are cut from a structured bias, whose memory is linear in the length.
@@ -185,13 +170,6 @@ class PositionBias(nn.Module):
         """
         check_whole("head_dim", head_dim, 1)
         return (self.num_terms * head_dim) ** -0.5
-
-    def drawn(self, length: int) -> Drawn | None:
-        """Draw the positions of a batch of training; `None` where there is nothing to draw."""
-        if not self.training or length >= self.randomised:
-            return None
-        device = next(itertools.chain(self.parameters(), self.buffers()), torch.empty(0)).device
-        return Drawn.of(length, self.randomised, device)
 
     def clear_cache(self) -> None:
         """Forget the terms of earlier evaluations."""

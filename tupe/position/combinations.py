@@ -1,15 +1,13 @@
 """Checks of the parts of a `PositionBias`: each is of its kind, and together they have a meaning."""
 
 import inspect
-import math
 
 from torch import nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.arguments import check_whole, shown
+from tupe.position.arguments import shown
 from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
-from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset
 from tupe.position.rotary import Rotary
 from tupe.position.shaw import ShawRelative
@@ -39,10 +37,10 @@ def check_parts(absolute: object, relative: object, reset: object, rotation: obj
             raise UserError(f"{name}= of PositionBias is {shown(part)}, but must be a {kind.__name__}(...)")
 
 
-def takes(term: Term, **options: object) -> bool:
-    """Tell whether `forward` of a term takes a length, a number of keys and an offset, and also these `options`."""
+def takes(term: Term) -> bool:
+    """Tell whether `forward` of a term takes a length, a number of keys and an offset."""
     try:
-        inspect.signature(term.forward).bind(1, 1, 0, **options)
+        inspect.signature(term.forward).bind(1, 1, 0)
     except TypeError:
         return False
     except ValueError:  # a forward that has no signature
@@ -99,29 +97,6 @@ def _check_reset(reset: Reset, absolute: Term | None, relative: Term | None, cro
         raise UserError(
             "the release's reset has relative values of its own exactly where there is a relative term: give Reset "
             f"relative={relative is not None}"
-        )
-
-
-def check_randomised(randomised: int, absolute: Term | None, relative: Term | None) -> None:
-    """Raise a `UserError` unless positions can be drawn from the first `randomised`; 0 draws none."""
-    check_whole("randomised", randomised)
-    of_each = (UntiedAbsolute, RelativeTerm, type(None))
-    if randomised and not (isinstance(absolute, of_each) and isinstance(relative, of_each)):
-        raise UserError(
-            "randomised positions need terms that know each position or distance by itself: untied positions, "
-            "relative terms that ignore the words, or rotary positions"
-        )
-    for term in (absolute, relative):
-        if randomised and term is not None and not takes(term, drawn=None):
-            raise UserError(
-                f"randomised positions are drawn, and forward of {type(term).__name__} does not take drawn=: let "
-                "it, or override by_distance or row in its place"
-            )
-    most = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-    if randomised > most:
-        raise UserError(
-            f"randomised is {randomised}, but the terms have only {most} positions to draw: lower it, or build them "
-            "with more"
         )
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.arguments import check_types
-from tupe.position.length import Drawn, Span
+from tupe.position.length import Span
 from tupe.position.precision import in_float32
 
 
@@ -30,7 +30,7 @@ class UntiedTwoSided(UntiedAbsolute):
         self.key_table = PositionTable(num_keys, embed_dim)
         self.key_layer_norm = deepcopy(self.layer_norm)
 
-    def factors(self, span: Span, drawn: Drawn | None = None) -> tuple[Tensor, Tensor]:
+    def factors(self, span: Span) -> tuple[Tensor, Tensor]:
         """Compute the unscaled factors: queries of `span`, `(H, length, d_h)`, and all keys, `(H, num_keys, d_h)`."""
         query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.queries.stop)[span.queries]))
         key = in_float32(self.key, in_float32(self.key_layer_norm, self.key_table.weight))

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
@@ -55,30 +53,6 @@ class Span:
     @property
     def keys(self) -> slice:
         return slice(self.num_keys)
-
-
-class Drawn(NamedTuple):
-    """Positions of a batch of training, drawn at random (Ruoss et al. 2023): 0, then some of `1 .. longest - 1`.
-
-    Inputs of every length up to `longest` then have positions that training has met.
-
-    Attributes:
-        positions: `(n,)`, rising.
-        longest: the number of positions that they are drawn from.
-    """
-
-    positions: Tensor
-    longest: int
-
-    @classmethod
-    def of(cls, length: int, longest: int, device: torch.device) -> "Drawn":
-        """Draw `length` of `longest` positions from PyTorch's generator of `device`, which the training seeds."""
-        others = torch.randperm(longest - 1, device=device)[: length - 1].sort().values + 1
-        return cls(F.pad(others, (1, 0)), longest)
-
-    def distances(self) -> Tensor:
-        """Return the distance in the place of each of `1 - n .. n - 1`: the positions, mirrored, `(2n - 1,)`."""
-        return torch.cat((-self.positions[1:].flip(0), self.positions))
 
 
 def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:

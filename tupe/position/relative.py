@@ -16,7 +16,7 @@ from tupe.errors import UserError
 from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types, check_whole
-from tupe.position.length import Drawn, Span, check_length, fit_positions
+from tupe.position.length import Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
 from tupe.tracing import is_traced
 
@@ -40,8 +40,7 @@ def skew(by_distance: Tensor) -> Tensor:
 class RelativeTerm(WithShapes):
     """Base of the relative terms. A subclass has a table, `values`, and tells the `row` of each distance in it.
 
-    A term without a table overrides `by_distance` instead; see `tupe.position.Term`. One that overrides `forward` takes
-    `drawn` there too, if positions are to be randomised.
+    A term without a table overrides `by_distance` instead; see `tupe.position.Term`.
     """
 
     max_positions = math.inf
@@ -67,7 +66,6 @@ class RelativeTerm(WithShapes):
         num_keys: int | None = None,
         query_offset: int = 0,
         by_distance: bool = False,
-        drawn: Drawn | None = None,
     ) -> Tensor:
         """Compute `relative(j - i)` for a block of positions; see `PositionBias.forward`.
 
@@ -79,10 +77,7 @@ class RelativeTerm(WithShapes):
         if isinstance(length, int):
             check_whole("length", length, 1)
         check_length(span.end, self.max_positions)
-        if drawn is None:
-            values = self.by_distance(*span.distances)
-        else:  # the values stay those of a distance, so that the term stays Toeplitz
-            values = self.by_distance(1 - drawn.longest, drawn.longest)[:, drawn.distances() + drawn.longest - 1]
+        values = self.by_distance(*span.distances)
         distances = span.length + span.num_keys - 1
         if not is_traced() and (values.ndim != 2 or values.shape[1] != distances):  # of a subclass of one's own
             shape = tuple(values.shape)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.arguments import check_tensors, check_types, shown
-from tupe.position.length import Drawn, Span
+from tupe.position.length import Span
 from tupe.position.precision import at_least_float32, has_16_bits
 from tupe.systems import CHOICES
 from tupe.tracing import is_traced
@@ -125,14 +125,13 @@ class Rotary(nn.Module):
         """Compute all `theta_c`, `(r / 2,)`, in float32 or better."""
         return frequencies(self.width, *self.of_angles, like=at_least_float32(self.anchor))
 
-    def forward(self, length: int, query_offset: int = 0, drawn: Drawn | None = None) -> Tensor:
+    def forward(self, length: int, query_offset: int = 0) -> Tensor:
         """Compute what `rotate` takes, for `length` positions from `query_offset` on: `(2, length, r)`.
 
         The first is cosines, the second sines, negated in the first half of the columns; both in float32 or better.
         """
         thetas, span = self.thetas(), Span.of(length, None, query_offset)
         positions = torch.arange(query_offset, span.end, device=thetas.device)
-        positions = positions if drawn is None else drawn.positions
         angles = positions.to(thetas.dtype).unsqueeze(-1) * thetas  # n r/2
         cos, sin = self.amplitude * angles.cos(), self.amplitude * angles.sin()
         return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))

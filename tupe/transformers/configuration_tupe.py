@@ -87,7 +87,6 @@ class TupeConfig(PreTrainedConfig):
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
         rotary_base, rotary_scaling, rotary_factor: of the angles.
         rotary_length: longest sequence of training, for `yarn`; 0 for `max_position_embeddings / rotary_factor`.
-        randomised_positions: in training, the positions of each batch are drawn from so many; 0: as in the text.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
@@ -139,7 +138,6 @@ class TupeConfig(PreTrainedConfig):
     rotary_scaling: str = "none"
     rotary_factor: float = 1.0
     rotary_length: float = 0.0
-    randomised_positions: int = 0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
@@ -174,7 +172,6 @@ class TupeConfig(PreTrainedConfig):
             raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
         self._check_terms()
         self._check_linformer()
-        self._check_randomised()
         self._check_rotary()
         self._check_deberta()
         alone = self.absolute == "none" and self.relative == "alibi" and self.relative_sides == "symmetric"
@@ -250,22 +247,6 @@ class TupeConfig(PreTrainedConfig):
                 "to 0"
             )
 
-    def _check_randomised(self) -> None:
-        """Raise `ValueError` for randomised positions fewer than the input's, or with terms that have none to draw."""
-        if not self.randomised_positions:
-            return
-        if self.randomised_positions < self.max_position_embeddings:
-            raise ValueError(
-                f"randomised_positions is {self.randomised_positions}, of which {self.max_position_embeddings} cannot "
-                "be drawn for the longest input: set it to max_position_embeddings or more, or to 0"
-            )
-        in_layer = self.relative in ("shaw", "deberta")
-        if self.absolute not in ("none", "untied", "untied_cross") or in_layer or self.linformer_k:
-            raise ValueError(
-                "randomised_positions is for untied positions, relative terms that ignore the words and rotary "
-                "positions: set it to 0, or absolute and relative to such terms"
-            )
-
     def _check_rotary(self) -> None:
         """Raise `ValueError` for what the plugin's rotary positions refuse."""
         dims, scaling, factor, base = self.rotary_dims, self.rotary_scaling, self.rotary_factor, self.rotary_base
@@ -292,11 +273,6 @@ class TupeConfig(PreTrainedConfig):
                 f"rotary_factor is {factor:g}, but must be 1 without rotary_scaling, and at least 1 with linear, ntk "
                 "or yarn"
             )
-
-    @property
-    def num_positions(self) -> int:
-        """Number of positions that the terms have: those of the inputs, or those that training draws from."""
-        return max(self.max_position_embeddings, self.randomised_positions)
 
     @property
     def position_sets(self) -> int:

@@ -72,7 +72,7 @@ class UntiedAbsolute(nn.Module):
         width, self.sets = config.hidden_size, config.position_sets
         head_dim = width // config.num_attention_heads
         self.scale = (num_products(config) * head_dim) ** -0.5
-        self.table = nn.Embedding(config.num_positions, width)
+        self.table = nn.Embedding(config.max_position_embeddings, width)
         self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
         self.query = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
         self.key = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
@@ -87,11 +87,11 @@ class UntiedAbsolute(nn.Module):
 
         return apply(self.query), apply(self.key)
 
-    def factors(self, length: int, drawn: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.project(self.table.weight[:length] if drawn is None else self.table(drawn))
+    def factors(self, length: int) -> tuple[Tensor, Tensor]:
+        return self.project(self.table.weight[:length])
 
-    def forward(self, length: int, drawn: Tensor | None = None) -> Tensor:
-        query, key = self.factors(length, drawn)
+    def forward(self, length: int) -> Tensor:
+        query, key = self.factors(length)
         return (query * self.scale) @ key.transpose(1, 2)
 
     def self_correlation(self, vectors: Tensor) -> Tensor:
@@ -144,9 +144,8 @@ def bucket_starts(half: int, max_distance: int) -> list[int]:
 class ByDistance(nn.Module):
     """Base of `relative(j - i)` as a function of the distance, `by_distance`: `(D,)` to `(S, D)`."""
 
-    def forward(self, length: int, device: torch.device, drawn: Tensor | None = None) -> Tensor:
-        far = torch.arange(length, device=device) if drawn is None else drawn
-        values = self.by_distance(torch.cat((-far[1:].flip(0), far)))
+    def forward(self, length: int, device: torch.device) -> Tensor:
+        values = self.by_distance(torch.arange(1 - length, length, device=device))
         return values[:, distances(length, device) + length - 1]
 
 
@@ -154,7 +153,7 @@ class Relative(ByDistance, nn.Embedding):
     """`relative(j - i)`: one value a head for each distance, binned as in T5, clipped, or neither (DIET-REL)."""
 
     def __init__(self, config: TupeConfig, width: int | None = None) -> None:
-        most = config.num_positions - 1 if config.relative == "unbinned" else config.relative_max_distance
+        most = config.max_position_embeddings - 1 if config.relative == "unbinned" else config.relative_max_distance
         rows = config.relative_buckets if config.relative == "bucketed" else 2 * most + 1
         super().__init__(rows, config.position_sets if width is None else width)
         self.kind = config.relative
@@ -261,7 +260,7 @@ class FireRelative(ByDistance):
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        self.first_length = config.fire_length or config.num_positions
+        self.first_length = config.fire_length or config.max_position_embeddings
         self.rate = nn.Parameter(torch.empty(1))
         self.length = nn.Parameter(torch.empty(1))
         self.hidden_weight = nn.Parameter(torch.empty(config.fire_width))
@@ -415,10 +414,10 @@ def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
     return thetas * (1 - slow) + thetas / factor * slow
 
 
-def rotary_angles(config: TupeConfig, length: int, device: torch.device, drawn: Tensor | None = None) -> Tensor:
+def rotary_angles(config: TupeConfig, length: int, device: torch.device) -> Tensor:
     """Return cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
     thetas, amplitude = rotary_frequencies(config, device), rotary_amplitude(config)
-    positions = torch.arange(length, device=device, dtype=torch.float32) if drawn is None else drawn.float()
+    positions = torch.arange(length, device=device, dtype=torch.float32)
     angles = positions.unsqueeze(-1) * thetas
     cos, sin = amplitude * angles.cos(), amplitude * angles.sin()
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
@@ -474,14 +473,8 @@ class PositionBias(nn.Module):
         self.frozen = False
 
     def forward(self, length: int, device: torch.device) -> Terms:
-        """Return the terms of the first `length` positions, in float32.
-
-        In training with `randomised_positions`, the positions are 0 and increasing random ones (Ruoss et al. 2023).
-        """
-        drawn, longest = None, self.config.randomised_positions
-        if self.training and longest > length and not self.frozen:
-            drawn = F.pad(torch.randperm(longest - 1, device=device)[: length - 1].sort().values + 1, (1, 0))
-        rotation = rotary_angles(self.config, length, device, drawn) if self.config.rotary_dims else None
+        """Return the terms of the first `length` positions, in float32."""
+        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
         if self.frozen:
             bias, *others, embeddings = (getattr(self, f"frozen_{name}") for name in self.freezable)
             if embeddings is not None:
@@ -493,14 +486,13 @@ class PositionBias(nn.Module):
                 rotation,
                 embeddings,
             )
-        given = () if drawn is None else (drawn,)
-        terms = [] if self.absolute is None or self.cross else [self.absolute(length, *given)]
+        terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
         if self.relative is not None:
-            terms.append(self.relative(length, device, drawn))
+            terms.append(self.relative(length, device))
         bias = sum(terms[1:], terms[0]) if terms else None
         if self.reset is not None:
             bias = self.reset(bias, self.absolute)
-        query, key = self.absolute.factors(length, drawn) if self.cross else (None, None)
+        query, key = self.absolute.factors(length) if self.cross else (None, None)
         embeddings = None if self.embeddings is None else self.embeddings(length, device)
         return Terms(bias, query, key, rotation, embeddings)
 

@@ -112,17 +112,6 @@ def test_what_is_refused(make):
         target_fields(old, "bert_r", [])
 
 
-def test_drawn_positions_stay(make, tokens):
-    old = make("tupe_a_tiny", randomised_positions=30)
-    new = warm_start(old, target_fields(old, "tupe_r", [])).encoder
-    assert new.args.randomised_positions == 30
-    torch.testing.assert_close(output(new, tokens), output(old, tokens), rtol=0, atol=1e-6)
-    with pytest.raises(UserError, match="has randomised_positions=30, which cannot become 40"):
-        target_fields(old, "tupe_r", ["randomised_positions=40"])
-    with pytest.raises(UserError, match="has randomised_positions=0, which cannot become 30"):
-        target_fields(make("bert_a_tiny"), "tupe_a", ["randomised_positions=30"])
-
-
 @pytest.mark.parametrize("field", ["attention_window=4", "log_length=8"])
 def test_what_attention_sees_is_not_exact(field, make):
     old = make("rope_tiny")

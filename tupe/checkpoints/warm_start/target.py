@@ -23,7 +23,7 @@ _OF_RELATIVE = (
 def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str]) -> Namespace:
     """Return the fields of the new model: those of `old`, the row of `system` over them, and `FIELD=VALUE` over that.
 
-    Segments that `old` has stay, also where the system has none; so does the number that its positions are drawn from.
+    Segments that `old` has stay, also where the system has none.
 
     Raises:
         UserError: for a model or a system that is not warm-started, and for a field or value that there is not.
@@ -47,9 +47,7 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
             "out."
         )
     asked = vars(with_fields(name, fields))
-    stays = {"randomised_positions": source.randomised_positions}
-    if source.segment != "none":
-        stays["segment"] = source.segment
+    stays = {} if source.segment == "none" else {"segment": source.segment}
     new = Namespace(
         **{**vars(source), **SYSTEMS[system], **stays, **{field: asked[field] for field in given}, "_name": name}
     )
@@ -59,12 +57,6 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
         raise UserError(
             f"{old.shown_as} has segments of its own (segment={source.segment}), which cannot become "
             f"segment={new.segment}: leave segment out."
-        )
-    if source.randomised_positions != new.randomised_positions:
-        raise UserError(
-            f"{old.shown_as} has randomised_positions={source.randomised_positions}, which cannot become "
-            f"{new.randomised_positions}, as there is nothing to make other positions from: leave it out, and if no "
-            "term has a table of positions, give it to the training (model.randomised_positions)."
         )
     fix_rotary_length(new)
     return new

@@ -84,8 +84,6 @@ def check_terms(args: Namespace) -> None:
     """Raise `UserError` for a term that has no meaning in an encoder-decoder."""
     if args.reset != "none":
         raise UserError(f"reset is {args.reset}, but a translation has no [CLS] to untie: set reset=none")
-    if args.randomised_positions:
-        raise UserError("randomised_positions is for encoders, as a step of decoding draws nothing: set it to 0")
     if args.segment != "none":
         raise UserError(f"segment is {args.segment}, but a translation has one sentence a side: set segment=none")
     if args.embedding_dim:
