@@ -113,7 +113,7 @@ _DEFAULTS: Fields = {
 }
 
 #: Fields that older checkpoints have and no model reads any more -> the value that changed nothing; `None`: any value.
-REMOVED: dict[str, object] = {"rotary_reset": False, "randomised_positions": 0}
+REMOVED: dict[str, object] = {"rotary_reset": False, "randomised_positions": 0, "log_length": 0}
 
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:

@@ -141,11 +141,11 @@ def test_extensions(tmp_path, text):
     names = [name for name in EXTENSIONS if name != "fire_length"]
     _, found = loss_by_length(path, tmp_path, [9, 27], extensions=names, masks=1)
     assert list(found) == names
-    for name in ("none", "linear", "ntk", "yarn", "log_n"):
+    for name in ("none", "linear", "ntk", "yarn"):
         assert found[name][9].difference == pytest.approx(0, abs=1e-6)
     assert abs(found["window"][9].difference) > 1e-6
     fields = {name: {"rotary_scaling": name, "rotary_factor": 3} for name in ("linear", "ntk", "yarn")}
-    fields |= {"log_n": {"log_length": 9}, "window": {"attention_window": 4}}
+    fields |= {"window": {"attention_window": 4}}
     for name, overrides in fields.items():
         assert found[name][27] != found["none"][27]
         assert loss_by_length(path, tmp_path, [27], overrides=overrides, masks=1)[1]["none"][27] == found[name][27]

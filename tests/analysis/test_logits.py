@@ -35,12 +35,11 @@ def test_the_parts_sum_to_the_logits(system, before, save, tokens):
         assert list(parts) == FOUR
 
 
-@pytest.mark.parametrize("log_length", [0, 5])
 @pytest.mark.parametrize(
     ("name", "absolute"), [("shaw_tiny", "input"), ("shaw_tiny", "untied_cross"), ("deberta_tiny", "input")]
 )
-def test_distances_meet_words_and_positions(name, absolute, log_length, save, tokens):
-    encoder = opened(save, name, absolute=absolute, log_length=log_length)
+def test_distances_meet_words_and_positions(name, absolute, save, tokens):
+    encoder = opened(save, name, absolute=absolute)
     parts = first_layer_correlations(encoder, tokens)
     torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
     assert parts["position to distance"].abs().max() > 1e-3
@@ -92,14 +91,6 @@ def test_a_path_will_do(save, tokens):
 def test_linformer_is_refused(save, tokens):
     with pytest.raises(UserError, match="mixtures of all tokens"):
         first_layer_correlations(opened(save, "linformer_tiny", linformer_k=4), tokens)
-
-
-@pytest.mark.parametrize("system", ["tupe_r", "bert_a", "bert_ad", "shaw", "deberta"])
-def test_the_parts_sum_to_logits_of_scaled_queries(system, save, tokens):
-    encoder = opened(save, f"{system}_tiny", log_length=8)
-    parts = first_layer_correlations(encoder, tokens)
-    assert encoder.sentence_encoder.log_length == 8
-    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
 
 
 @pytest.mark.parametrize("function", [first_layer_correlations, logit_ranks])

@@ -43,9 +43,8 @@ def test_untied_positions_of_bert_ad(save):
     ("name", "fields"),
     [
         ("bert_ad_tiny", {"content_terms": 1}),
-        ("bert_ad_tiny", {"log_length": 5}),
-        ("bert_ad_tiny", {"relative": "bucketed", "log_length": 5}),
-        ("tupe_tiny", {"log_length": 5, "content_terms": 1}),
+        ("bert_ad_tiny", {"relative": "bucketed"}),
+        ("tupe_tiny", {"content_terms": 1}),
         ("tupe_tiny", {"absolute": "free"}),
     ],
 )

@@ -54,7 +54,6 @@ EXTENSIONS = {
     "linear": _rotary("linear"),
     "ntk": _rotary("ntk"),
     "yarn": _rotary("yarn", least_base=1),
-    "log_n": Extension(lambda n, trained: {"log_length": trained}, lambda args: not args.linformer_k),
     "window": Extension(lambda n, trained: {"attention_window": trained // 2}, lambda args: not args.linformer_k),
     "fire_length": Extension(lambda n, trained: {"fire_length": n}, lambda args: args.relative == "fire"),
 }

@@ -123,9 +123,8 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         pairs["position to word"] = (position_query, key)
         pairs["position to position"] = (position_query, position_key)
     asking = [("word", query, key)] + ([] if position_query is None else [("position", position_query, position_key)])
-    found = {name: attention.scale * terms.tempered(q) @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    for name, *both_sides in asking:  # relative vectors multiply words, and positions where these were added
-        query, key = map(terms.tempered, both_sides)
+    found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
+    for name, query, key in asking:  # relative vectors multiply words, and positions where these were added
         if isinstance(attention.relative, DisentangledRelative):
             both = attention.relative.products(query, key, terms.embeddings, attention.scale, attention.part)
             names = {"c2p": f"{name} to distance", "p2c": f"distance to {name}"}

@@ -11,7 +11,6 @@ from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
 from tupe.analysis.figure import heat_maps, save_figure
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
-from tupe.models.unpadded import Group
 from tupe.position import PositionBias
 from tupe.position.arguments import check_whole
 from tupe.systems import IN_LAYER
@@ -80,10 +79,7 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         terms = position(length)
         values = terms.bias
         if terms.query is not None:  # BERT-A^d has it as one of four products
-            if stack.log_length:
-                temperature = stack.temperature(Group(None), length, terms.query.dtype, terms.query.device)
-                terms = terms._replace(temperature=temperature)
-            product = (stack.layers[0].self_attn.scale * terms.tempered(terms.query) @ terms.key.mT).squeeze(0)
+            product = stack.layers[0].self_attn.scale * terms.query @ terms.key.mT
             values = product if values is None else product + values
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
     layers = [f"layer {layer + 1}" for layer in range(args.encoder_layers)]

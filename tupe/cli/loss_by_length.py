@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from tupe.cli._labels import named, split_label
-from tupe.experiments.study.design import Extension
 from tupe.util import check_new, write_json
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--masks", type=int, default=4, metavar="N", help=help_)
     help_ = "tokens of the held-out text, at most (default: %(default)s)"
     add("--tokens", type=int, default=100_000, metavar="N", help=help_)
-    help_ = "more rows for each: angles of RoPE (linear, ntk, yarn), queries (log_n), window, end of FIRE (fire_length)"
-    add("--extend", choices=get_args(Extension), nargs="+", default=[], help=help_)
+    help_ = "more rows for each: angles of RoPE (linear, ntk, yarn), window, end of FIRE (fire_length)"
+    add("--extend", choices=("linear", "ntk", "yarn", "window", "fire_length"), nargs="+", default=[], help=help_)
     help_ = "fields of the position encoding for these windows, in place of those of training"
     add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
     add("--seed", type=int, default=1, help="seed of the masks (default: %(default)s)")

@@ -121,9 +121,6 @@ class TupeConfig(EncoderConfig):
     attention_window: int = encoding(
         0, "attend to tokens at most this far to each side, and to and from [CLS]; 0: to all"
     )
-    log_length: int = encoding(
-        0, "multiply the queries of a sequence of n tokens by log n / log of this, the length of training; 0: not"
-    )
     max_positions: Optional[int] = setting(
         None, "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"
     )

@@ -1,7 +1,6 @@
 """The encoder: embeds tokens, computes the position terms once, and runs the layers with them."""
 
 import itertools
-import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
@@ -16,7 +15,6 @@ from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import (
     build_position_bias,
     build_segment_attention,
-    check_lengths,
     embedding_width,
     structured_width,
 )
@@ -57,9 +55,8 @@ class TupeEncoder(nn.Module):
         at_input = args.absolute in ("input", "low_rank_input")
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
-        self.window, self.log_length = args.attention_window, args.log_length
-        check_lengths(args)
-        self.packable = not (args.relative in IN_LAYER or args.linformer_k or self.window or self.log_length)
+        self.window = args.attention_window
+        self.packable = not (args.relative in IN_LAYER or args.linformer_k or self.window)
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
@@ -137,20 +134,8 @@ class TupeEncoder(nn.Module):
             if group.rows is not None and segments is not None and segments.numel() > 1:
                 group_segments = segments[group.rows, : group.length]
             group_terms = group_terms._replace(rotation=group.of_tokens(group_terms.rotation))
-            if self.log_length:
-                temperature = self.temperature(group, length, dtype, src_tokens.device)
-                group_terms = group_terms._replace(temperature=temperature)
             by_group.append(self.with_segments(group_terms, group_segments, dtype, structured))
         return zip(*by_group)
-
-    def temperature(self, group: Group, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Compute `log n / log log_length`, `(b, 1, 1, 1)`, for each sequence of `group`, which has `n` tokens."""
-        wide = torch.promote_types(dtype, torch.float32)
-        if group.padding is None:
-            tokens = torch.full((1,), float(group.length or length), dtype=wide, device=device)
-        else:
-            tokens = group.padding.logical_not().sum(1).clamp(min=1).to(wide)
-        return (tokens.log() / math.log(self.log_length)).to(dtype).view(-1, 1, 1, 1)
 
     def with_segments(
         self, terms: PositionTerms, segments: Tensor | None, dtype: torch.dtype, structured: bool

@@ -91,10 +91,9 @@ class Attention(nn.Module):
         """Apply the terms; return query, key, value and bias for logits `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
-        query, bias, relative = position.tempered(query), position.bias, None
+        bias, relative = position.bias, None
         if isinstance(self.relative, DisentangledRelative):  # of p2c, distances are the queries
-            asked = position.tempered(key)
-            relative = self.relative(query, asked, position.embeddings, self.scale, self.part)  # (B, H, T, T)
+            relative = self.relative(query, key, position.embeddings, self.scale, self.part)  # (B, H, T, T)
         elif self.relative is not None and query.shape[2] == 1:
             key, value = self.relative.of_one_query(key, value)
         elif self.relative is not None:

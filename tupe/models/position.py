@@ -111,17 +111,6 @@ def check_linformer(args: Namespace) -> None:
         )
 
 
-def check_lengths(args: Namespace) -> None:
-    """Raise `UserError` for a `log_length` without logarithm, and for Linformer with a window or a `log_length`."""
-    if args.log_length == 1:
-        raise UserError("log_length is 1, of which the logarithm is 0: give the length of training, or 0 for none")
-    if args.linformer_k and (args.attention_window or args.log_length):
-        raise UserError(
-            "Linformer's keys are mixtures of all positions, with no distance or number of their own: set "
-            "attention_window and log_length to 0"
-        )
-
-
 def build_rotation(args: Namespace) -> Rotary | None:
     """Build the rotation of queries and keys. Raise `UserError` with terms `IN_LAYER`, whose vectors are not turned."""
     if not args.rotary_dims:

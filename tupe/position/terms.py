@@ -61,7 +61,6 @@ class PositionTerms(NamedTuple):
         bias: `(H, n, m)`, added to the logits; `(B, H, n, n)` where segments differ by sequence; or a `StructuredBias`.
         query, key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected words before their product (BERT-A^d).
         rotation: `(2, n, r)`, turns the projected words before `query` and `key` are added (`tupe.position.rotate`).
-        temperature: `(B, 1, 1, 1)`, multiplies the queries last.
         embeddings: `(2n + 1, d)`, vectors of the distances `-n .. n`, which `DisentangledRelative` projects.
     """
 
@@ -69,7 +68,6 @@ class PositionTerms(NamedTuple):
     query: Tensor | None = None
     key: Tensor | None = None
     rotation: Tensor | None = None
-    temperature: Tensor | None = None
     embeddings: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
@@ -77,14 +75,10 @@ class PositionTerms(NamedTuple):
         parts = {name: getattr(self, name) for name in ("bias", "query", "key", "embeddings")}
         return self._replace(**{name: part.to(dtype) for name, part in parts.items() if part is not None})
 
-    def tempered(self, query: Tensor) -> Tensor:
-        """Multiply `query` `(B, H, n, d_h)` by the temperature."""
-        return query if self.temperature is None else query * self.temperature
-
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """Return the terms of a block of positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
-        bias, query, key, rotation, _, embeddings = self
+        bias, query, key, rotation, embeddings = self
         if isinstance(bias, StructuredBias):
             bias = bias.slice(*span.arguments)
         elif bias is not None:

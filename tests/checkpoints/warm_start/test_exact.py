@@ -112,7 +112,7 @@ def test_what_is_refused(make):
         target_fields(old, "bert_r", [])
 
 
-@pytest.mark.parametrize("field", ["attention_window=4", "log_length=8"])
+@pytest.mark.parametrize("field", ["attention_window=4"])
 def test_what_attention_sees_is_not_exact(field, make):
     old = make("rope_tiny")
     with pytest.raises(UserError, match=f"{field.partition('=')[0]}=0 becomes"):

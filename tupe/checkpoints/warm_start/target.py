@@ -85,7 +85,7 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
     kept = _OF_ABSOLUTE if old.absolute == new.absolute not in ("none", "input") else ()
     kept += _OF_RELATIVE if old.relative != "none" else ()
     kept += _OF_ROTARY if old.rotary_dims else ()
-    kept += ("attention_window", "log_length")
+    kept += ("attention_window",)
     other = next((name for name in kept if getattr(old, name) != getattr(new, name)), None)
     if other is not None:
         return f"{other}={getattr(old, other)} becomes {getattr(new, other)}"
