@@ -101,7 +101,7 @@ SLOW = (
     "analysis/test_cost.py::test_bars",
     "analysis/test_curves.py::test_the_share_stands_in_the_legend",
     "analysis/test_length.py::test_centred_windows_score_the_same_tokens_once",
-    "analysis/test_length.py::test_extensions",
+    "analysis/test_length.py::test_a_window",
     "analysis/test_length.py::test_picture",
     "analysis/test_logits.py::test_pictures",
 )

@@ -69,12 +69,6 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "input": Choice("added to the words"),
         "per_head": Choice("in the attention of every head"),
     },
-    "rotary_scaling": {
-        "none": Choice("as in training"),
-        "linear": Choice("all angles divided by rotary_factor (position interpolation)"),
-        "ntk": Choice("the slowest divided, the fastest as they were"),
-        "yarn": Choice("the same in stretches, and the words' correlation scaled (YaRN)"),
-    },
     "sharing": {
         "none": Choice("nobody"),
         "layer": Choice("the layers, each head its own"),
@@ -113,7 +107,14 @@ _DEFAULTS: Fields = {
 }
 
 #: Fields that older checkpoints have and no model reads any more -> the value that changed nothing; `None`: any value.
-REMOVED: dict[str, object] = {"rotary_reset": False, "randomised_positions": 0, "log_length": 0}
+REMOVED: dict[str, object] = {
+    "rotary_reset": False,
+    "rotary_scaling": "none",
+    "rotary_factor": None,
+    "rotary_length": None,
+    "randomised_positions": 0,
+    "log_length": 0,
+}
 
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:

@@ -6,7 +6,6 @@ import torch
 from tests.samples import write_checkpoint
 from tupe.analysis.checkpoint import open_encoder
 from tupe.errors import UserError
-from tupe.position.rotary import frequencies
 
 
 def test_fields_in_place_of_those_of_training(tmp_path):
@@ -30,25 +29,6 @@ def test_where_fire_ends(tmp_path):
     )
     assert plain[:, 32:].std(1).max() < 1e-6 < other[:, 32:64].std(1).min()
     assert other[:, 64:].std(1).max() < 1e-6
-
-
-def test_yarn_knows_the_length_of_training(tmp_path):
-    """The length of training is that of its sequences, or `rotary_length` where the model was trained with `yarn`."""
-    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=512, name="rope_tiny")
-    state, yarn = torch.load(path, weights_only=True), {"rotary_scaling": "yarn", "rotary_factor": 4}
-
-    def thetas(fields, overrides):
-        state["cfg"]["task"]["tokens_per_sample"] = 32
-        state["cfg"]["model"].update(fields)
-        torch.save(state, path)
-        encoder = open_encoder(path, overrides=overrides)
-        assert (encoder.args.max_positions, encoder.trained_length) == (512, 32)
-        return encoder.sentence_encoder.position_bias.rotation.thetas()
-
-    assert thetas({}, yarn).equal(frequencies(8, 10_000.0, "yarn", 4.0, 32))
-    assert thetas({}, {**yarn, "rotary_length": 256}).equal(frequencies(8, 10_000.0, "yarn", 4.0, 256))
-    trained = {"rotary_scaling": "yarn", "rotary_factor": 2.0, "rotary_length": 256.0}
-    assert thetas(trained, yarn).equal(frequencies(8, 10_000.0, "yarn", 4.0, 256))
 
 
 @pytest.mark.parametrize(

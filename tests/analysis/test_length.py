@@ -10,7 +10,6 @@ from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.length import (
-    EXTENSIONS,
     CentredLoss,
     LengthLoss,
     PositionLoss,
@@ -134,49 +133,18 @@ def test_centred_windows_score_the_same_tokens_once(tmp_path, text):
     assert len(found[24].by_position) == 24 and found[24].by_position[0] is None
 
 
-def test_extensions(tmp_path, text):
-    """Each is the fields that it names, by the length of the window; at that of training RoPE's are none."""
-    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="rope_tiny")
-    text(300)
-    names = [name for name in EXTENSIONS if name != "fire_length"]
-    _, found = loss_by_length(path, tmp_path, [9, 27], extensions=names, masks=1)
-    assert list(found) == names
-    for name in ("none", "linear", "ntk", "yarn"):
-        assert found[name][9].difference == pytest.approx(0, abs=1e-6)
-    assert abs(found["window"][9].difference) > 1e-6
-    fields = {name: {"rotary_scaling": name, "rotary_factor": 3} for name in ("linear", "ntk", "yarn")}
-    fields |= {"window": {"attention_window": 4}}
-    for name, overrides in fields.items():
-        assert found[name][27] != found["none"][27]
-        assert loss_by_length(path, tmp_path, [27], overrides=overrides, masks=1)[1]["none"][27] == found[name][27]
-
-
-@pytest.mark.parametrize(
-    ("name", "left_out"),
-    [
-        ("kerple_tiny", {"linear", "ntk", "yarn", "fire_length"}),
-        ("deberta_tiny", {"linear", "ntk", "yarn", "fire_length"}),
-        ("fire_tiny", {"linear", "ntk", "yarn"}),
-        ("linformer_tiny", {*EXTENSIONS} - {"none"}),
-        ("tupe_a_rope_tiny", {"fire_length"}),
-    ],
-)
-def test_extensions_that_do_not_apply_are_left_out(tmp_path, text, name, left_out):
-    """The others are measured all the same; of a table's model none has more positions."""
+@pytest.mark.parametrize("name", ["rope_tiny", "tupe_a_rope_tiny", "linformer_tiny"])
+def test_a_window(tmp_path, text, name):
+    """It is half the length of training; Linformer has none, and a table has no more positions."""
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=32, name=name)
     text(700)
-    _, found = loss_by_length(path, tmp_path, [32, 64], extensions=[*EXTENSIONS], masks=1)
-    assert found.keys() == {*EXTENSIONS} - left_out
-    ends = name in ("linformer_tiny", "tupe_a_rope_tiny")
-    assert all([*of] == ([32] if ends else [32, 64]) for of in found.values())
-
-
-def test_extensions_of_a_model_with_other_fields(tmp_path, text):
-    """Angles that --override turns on can be extended."""
-    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="kerple_tiny")
-    text(300)
-    _, found = loss_by_length(path, tmp_path, [27], extensions=["yarn"], overrides={"rotary_dims": "-1"}, masks=1)
-    assert [*found["yarn"]] == [27]
+    _, found = loss_by_length(path, tmp_path, [32, 64], window=True, masks=1)
+    assert list(found) == ["none"] + ["window"] * (name != "linformer_tiny")
+    assert all([*of] == ([32, 64] if name == "rope_tiny" else [32]) for of in found.values())
+    if "window" in found:
+        overrides = {"attention_window": 16}
+        assert found["window"] != found["none"]
+        assert loss_by_length(path, tmp_path, [32, 64], overrides=overrides, masks=1)[1]["none"] == found["window"]
 
 
 def test_interval_of_a_difference():

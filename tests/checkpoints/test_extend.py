@@ -4,13 +4,10 @@ import pytest
 import torch
 
 from tests.fairseq_patches.conftest import trainer
-from tupe.analysis.checkpoint import open_encoder
 from tupe.checkpoints.extend import Axes, extend_positions
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.experiments.settings import model_overrides
 from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative
-from tupe.position.rotary import frequencies
 
 
 def extended(module, name, new, rule):
@@ -85,27 +82,6 @@ def test_training_resumes(rule, run, train, tmp_path):
     resumed = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert resumed["optimizer_history"][-1]["num_updates"] == 5
     assert resumed["model"][changed[0]].shape == after["model"][changed[0]].shape
-
-
-def test_yarn_keeps_its_length_of_training(train, tmp_path):
-    """Training saves it. `max_positions` may change: more of them, or fewer in fine-tuning, which is then refused."""
-    yarn = ("--rotary-scaling", "yarn", "--rotary-factor", 2)
-    train(tmp_path, *yarn, arch="rope_tiny")
-    short = tmp_path / "checkpoint_last.pt"
-    state = torch.load(short, weights_only=True)
-    assert state["cfg"]["model"]["rotary_length"] == 8
-    wanted = frequencies(8, 10_000.0, "yarn", 2.0, 8)
-    del state["cfg"]["model"]["rotary_length"]  # as of a checkpoint without the field
-    torch.save(state, tmp_path / "old.pt")
-    for name in ("checkpoint_last.pt", "old.pt"):
-        torch.save(extend_positions(tmp_path / name, 200).state, tmp_path / "long.pt")
-        assert "'+model.rotary_length=8.0'" in map(repr, model_overrides(tmp_path / "long.pt"))
-        rotation = open_encoder(tmp_path / "long.pt").sentence_encoder.position_bias.rotation
-        assert torch.equal(rotation.thetas(), wanted)
-    longer = ("--tokens-per-sample", 24, "--max-update", 5, "--restore-file", tmp_path / "long.pt")
-    with pytest.raises(UserError, match=r"rotary_length: checkpoint 8\.0, here 12\.0"):
-        train(tmp_path / "other", *yarn, *longer, arch="rope_tiny")
-    train(tmp_path / "longer", *yarn, *longer, "--rotary-length", 8, arch="rope_tiny")
 
 
 def test_weights_that_are_saved_twice(run, tmp_path):

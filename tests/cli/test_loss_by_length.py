@@ -46,12 +46,3 @@ def test_with_other_fields_the_length_of_training_has_a_row_more(checkpoints, tm
     assert main(["loss-by-length", checkpoints[0], *words[:3], "--extend", "window", "--data", str(tmp_path)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[:2] for row in rows[2:]] == [["t5_tiny,", "window"]] * 2
-
-
-def test_an_extension_that_does_not_apply_has_a_row_that_says_so(checkpoints, tmp_path, capsys):
-    words = ["--lengths", "16", "--extend", "linear", "window", "--data", str(tmp_path), "--json", f"{tmp_path}/json"]
-    assert main(["loss-by-length", checkpoints[0], *words]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
-    assert rows[2] == ["t5_tiny,", "linear", "-", "-", "does", "not", "apply", "to", "this", "model"]
-    assert rows[3][:3] == ["t5_tiny,", "window", "16"]
-    assert list(json.loads((tmp_path / "json").read_text())["models"]["t5_tiny"]["extensions"]) == ["none", "window"]

@@ -57,5 +57,5 @@ def test_the_variable(asked, monkeypatch):
 def test_every_model_asks_before_its_training(model, asked):
     common = SimpleNamespace(cpu=False, fp16=False, bf16=True, amp=False)
     cfg = SimpleNamespace(common=common, model=SimpleNamespace(attention_backend="triton"))
-    model.before_training(SimpleNamespace(args=SimpleNamespace(rotary_length=0.0), rotary_length=0.0), cfg)
+    model.before_training(SimpleNamespace(), cfg)
     assert asked == [(torch.device("cuda", 1), torch.bfloat16)]

@@ -1,6 +1,4 @@
-"""Rotary positions: the equation, what it does not change, other people's code, angles for longer inputs."""
-
-import math
+"""Rotary positions: the equation, what it does not change, other people's code."""
 
 import pytest
 import torch
@@ -8,7 +6,7 @@ from torch import nn
 
 from tupe.errors import UserError
 from tupe.position import LowRankAbsolute, PositionBias, Rotary, UntiedAbsolute, rotate
-from tupe.position.rotary import SCALINGS, frequencies, rotate_heads
+from tupe.position.rotary import rotate_heads
 
 WIDTH, LENGTH = 16, 40
 
@@ -60,7 +58,7 @@ def test_a_slice_is_that_of_the_whole(rotary):
 
 
 def test_base_1_turns_all_planes_alike():
-    assert frequencies(8, 1.0).tolist() == [1.0] * 4
+    assert Rotary(8, base=1.0).thetas().tolist() == [1.0] * 4
 
 
 def test_neighbours_are_halves_after_a_permutation(words):
@@ -104,51 +102,6 @@ def test_modernberts_rotation(kind, base):
     rotation = Rotary(WIDTH, base=base)(LENGTH)
     for x, want in zip((query, key), theirs.apply_rotary_pos_emb(query, key, cos, sin)):
         assert (rotate(x.transpose(1, 2), rotation).transpose(1, 2) - want).abs().max() < 1e-6
-
-
-@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
-def test_angles_of_transformers(kind):
-    """NTK there takes the length; at `T (2 s - 1) / s` its base is that of the factor `s`."""
-    functions = pytest.importorskip("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
-    from transformers import LlamaConfig
-
-    trained, factor = 64, 4.0
-    parameters = {"rope_type": kind, "factor": factor, "rope_theta": 10_000.0}
-    if kind == "yarn":
-        parameters["original_max_position_embeddings"] = trained
-    config = LlamaConfig(
-        hidden_size=3 * 64, num_attention_heads=3, max_position_embeddings=trained, rope_parameters=parameters
-    )
-    thetas, amplitude = functions[kind](config, "cpu", **({"seq_len": 112} if kind == "dynamic" else {}))
-    scaling = {"dynamic": "ntk"}.get(kind, kind)
-    ours = Rotary(64, scaling=scaling, factor=factor, max_positions=trained * factor)
-    torch.testing.assert_close(ours.thetas(), thetas, rtol=1e-6, atol=0)
-    assert ours.amplitude == pytest.approx(amplitude)
-
-
-def test_linear_is_the_trained_one_in_smaller_steps():
-    longer = Rotary(WIDTH, scaling="linear", factor=4.0).double()(4 * LENGTH)
-    torch.testing.assert_close(longer[:, ::4], Rotary(WIDTH).double()(LENGTH), rtol=0, atol=1e-12)
-
-
-def test_ntk_keeps_the_first_plane_and_divides_the_last():
-    plain, ntk = (frequencies(WIDTH, 10_000.0, scaling, 4.0) for scaling in ("none", "ntk"))
-    assert (ntk[0] / plain[0], ntk[-1] / plain[-1]) == (1.0, pytest.approx(0.25))
-    assert frequencies(2, 10_000.0, "ntk", 4.0).tolist() == [1.0]
-
-
-@pytest.mark.parametrize("scaling", SCALINGS)
-def test_yarn_scales_both_sides(scaling, words):
-    rotary = Rotary(WIDTH, scaling=scaling, factor=1.0 if scaling == "none" else 4.0, max_positions=256).double()
-    query, _ = words
-    growth = 0.1 * math.log(4) + 1 if scaling == "yarn" else 1.0
-    torch.testing.assert_close(rotate(query, rotary(LENGTH)).norm(dim=-1), growth * query.norm(dim=-1))
-
-
-@pytest.mark.parametrize("max_positions", [0, 64, 512])
-def test_a_length_of_training_that_is_given_is_yarns(max_positions):
-    given = Rotary(WIDTH, scaling="yarn", factor=4.0, max_positions=max_positions, length=64)
-    assert torch.equal(given.thetas(), Rotary(WIDTH, scaling="yarn", factor=4.0, max_positions=256).thetas())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -214,12 +167,6 @@ def test_angles_that_learn_get_a_gradient(words):
         ({"dims": 3}, r"^dims of Rotary \(a model's rotary_dims\) is 3, but columns turn in pairs: .* from 2 to 16"),
         ({"dims": 18}, "^dims of Rotary .* is 18, .* or -1 for all"),
         ({"base": 0.5}, "^base of Rotary .* is 0.5, but must be at least 1"),
-        ({"base": 1.0, "scaling": "yarn", "max_positions": 8}, "^base of Rotary .* is 1, .* and more for yarn"),
-        ({"factor": 2.0}, "^factor of Rotary .* is 2, but must be 1 without scaling"),
-        ({"factor": 0.5, "scaling": "ntk"}, "^factor of Rotary .* is 0.5, .* at least 1 with linear, ntk or yarn"),
-        ({"scaling": "dynamic"}, "^scaling of Rotary .* is dynamic, but must be one of none, linear, ntk, yarn"),
-        ({"scaling": "yarn"}, "yarn needs max_positions"),
-        ({"scaling": "yarn", "length": -1.0}, "^length of Rotary .* is -1, but must be above 0"),
     ],
 )
 def test_what_cannot_be(options, said):

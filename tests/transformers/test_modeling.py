@@ -39,22 +39,8 @@ PARTS = {
     "theta_scalars": {"absolute": "none"},
     "alibi_offset": {"relative": "alibi", "relative_sides": "offset"},
     "rope_of_some": {"rotary_dims": 4, "rotary_base": 30.0},
-    "rope_yarn": {"rotary_dims": -1, "rotary_scaling": "yarn", "rotary_factor": 2.0},
-    "rope_yarn_of_short": {
-        "rotary_dims": -1,
-        "rotary_base": 30.0,
-        "rotary_scaling": "yarn",
-        "rotary_factor": 2.0,
-        "rotary_length": 200.0,
-    },
     "unbinned": {"relative": "unbinned", "rotary_dims": -1},
-    "rope_ntk": {
-        "rotary_dims": -1,
-        "rotary_scaling": "ntk",
-        "rotary_factor": 4.0,
-        "absolute": "untied_cross",
-        "reset": "none",
-    },
+    "rope_cross": {"rotary_dims": -1, "absolute": "untied_cross", "reset": "none"},
     "fire_ends": {"relative": "fire", "fire_length": 9.0, "fire_width": 5},
     "segments": {"segment": "per_head", "no_layernorm_embedding": True},
     "layer_norm_eps": {"layer_norm_eps": 0.3, "encoder_normalize_before": True},
@@ -176,7 +162,7 @@ def test_a_cast_leaves_the_angles_of_frozen_positions(dictionary):
 
 
 @pytest.mark.parametrize("sharing", ["none", "layer"])
-@pytest.mark.parametrize("system", ["alibi", "alibi_offset", "rope", "rope_of_some", "rope_yarn", "rope_ntk"])
+@pytest.mark.parametrize("system", ["alibi", "alibi_offset", "rope", "rope_of_some"])
 @torch.no_grad()
 def test_fixed_terms_are_the_plugins_and_never_copied_from_the_host(dictionary, system, sharing, monkeypatch):
     name = system if system in SYSTEMS else "tupe_a"
@@ -470,7 +456,6 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("bos_token_id", (True, "0"), "a whole number from 0, or none"),
         ("eos_token_id", (1.5, [2, "3"], [2, -1]), "a whole number from 0, or a list of such, or none"),
         ("rotary_base", ("8", None, math.nan), "a number from 0"),
-        ("rotary_factor", ([1], True, math.inf), "a number from 0"),
         ("pad_token_id", (32768,), "below vocab_size=32768"),
         ("rotary_dims", ("x",), "a whole number from -1"),
         ("pair_separators", ("8", 3, True), "a whole number from 1 to 2"),
@@ -519,12 +504,8 @@ def test_terms_that_the_plugin_refuses(fields, said):
             {"rotary_dims": -1, "absolute": "none", "relative": "none", "reset": "none", "linformer_k": 4},
             "the keys of linformer_k=4 are mixtures of all positions: .* and rotary_dims to 0",
         ),
-        ({"rotary_dims": -1, "rotary_factor": 2.0}, "rotary_factor is 2, but must be 1 without rotary_scaling"),
-        ({"rotary_dims": -1, "rotary_scaling": "ntk", "rotary_factor": 0.5}, "rotary_factor is 0.5"),
-        ({"rotary_dims": -1, "rotary_base": 1.0, "rotary_scaling": "yarn"}, "rotary_base is 1"),
         ({"linformer_k": 4}, "the keys of linformer_k=4 are mixtures"),
         ({"linformer_k": 4, "absolute": "input", "reset": "none"}, "the keys of linformer_k=4 are mixtures"),
-        ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but rotary_dims is 0"),
         ({"absolute": "none", "relative": "alibi"}, r"a text and its reverse are the same to \[CLS\]"),
     ],
 )

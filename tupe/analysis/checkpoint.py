@@ -56,7 +56,7 @@ def open_encoder(
     length = opened.task.get("tokens_per_sample")
     positions = opened.config.max_positions
     trained_length = min(length, positions) if isinstance(length, int) else positions
-    config = overridden(opened.config, overrides, trained_length) if overrides else opened.config
+    config = overridden(opened.config, overrides) if overrides else opened.config
     args = as_namespace(config)
     weights = {
         name[len(_ENCODER) :]: weight.float() for name, weight in opened.weights.items() if name.startswith(_ENCODER)
@@ -84,10 +84,8 @@ def open_encoder(
     return encoder.eval()
 
 
-def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length: int) -> TupeConfig:
+def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
     """Replace fields of the position encoding, as numbers or as texts that are read by YAML's rules.
-
-    A model that was trained without `yarn` gets `trained_length` for its `rotary_length`, unless another is given.
 
     Raises:
         UserError: for a field that is not one of them, and a value that it cannot have.
@@ -103,8 +101,6 @@ def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length:
         except (yaml.YAMLError, ValueError, RecursionError):  # a number of thousands of digits
             raise UserError(f"{field}={value:.60} is no value: give a number, true, false or a name.") from None
         given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
-    if given.get("rotary_scaling") == "yarn" and not (given.get("rotary_length") or config.rotary_length):
-        given["rotary_length"] = float(trained_length)
     return dataclasses.replace(config, **given)
 
 

@@ -6,8 +6,7 @@ so that every masked token is scored once at each length, with about as much tex
 """
 
 import math
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -32,31 +31,6 @@ _LEAST = 10  # stretches of text that an interval needs
 
 Verdict = Literal["holds", "uses length", "worse"]
 Fields = Mapping[str, object]
-
-
-class Extension(NamedTuple):
-    """A change of the position encoding that helps in windows longer than the sequences of training."""
-
-    fields: Callable[[int, int], Fields]  # returns the changed fields, for the lengths of the window and of training
-    applies: Callable[[Namespace], bool]  # tells whether it is for a model of these fields
-
-
-def _rotary(scaling: str, least_base: float = 0) -> Extension:
-    """Return a scaling of the rotary angles."""
-    return Extension(
-        lambda n, trained: {"rotary_scaling": scaling, "rotary_factor": max(n / trained, 1.0)},
-        lambda args: args.rotary_dims != 0 and args.rotary_base > least_base,
-    )
-
-
-EXTENSIONS = {
-    "none": Extension(lambda n, trained: {}, lambda args: True),
-    "linear": _rotary("linear"),
-    "ntk": _rotary("ntk"),
-    "yarn": _rotary("yarn", least_base=1),
-    "window": Extension(lambda n, trained: {"attention_window": trained // 2}, lambda args: not args.linformer_k),
-    "fire_length": Extension(lambda n, trained: {"fire_length": n}, lambda args: args.relative == "fire"),
-}
 
 
 class TooLong(UserError):
@@ -147,7 +121,7 @@ def loss_by_length(
     data: Path,
     lengths: Sequence[int],
     *,
-    extensions: Sequence[str] = ("none",),
+    window: bool = False,
     overrides: Fields | None = None,
     longest: int = 0,
     tokens: int = 100_000,
@@ -157,7 +131,7 @@ def loss_by_length(
     """Measure the loss of the same masked tokens of the corpus's held-out text in windows of each length.
 
     Args:
-        extensions: names in `EXTENSIONS`, each applied by itself; those that are not for the model are left out.
+        window: also with an `attention_window` of half the length of training, unless the model is a Linformer.
         overrides: fields of the position encoding for these windows, in place of those of training.
         longest: longest window of all models that are compared, if it is not among `lengths`; the tokens that it can
             score are those that are scored at every length.
@@ -165,15 +139,14 @@ def loss_by_length(
         masks: number of drawings of the masks.
 
     Returns:
-        The loss in windows as long as the sequences of training, with the fields of training; and by extension that
-        applies to the model, and by length that it has, the loss there.
+        The loss in windows as long as the sequences of training, with the fields of training; and the losses by
+        extension (`none`, `window`) and by length, for the lengths that the model has.
 
     Raises:
         UserError: for a model without a language-model head, another corpus, or too short a text.
     """
     encoder = open_encoder(checkpoint)
     trained = encoder.trained_length
-    changed_args = open_encoder(checkpoint, overrides=overrides).args if overrides else encoder.args
     longest = max(longest, trained, *lengths)
     stream = read_stream(encoder, data)[:tokens]
     if len(stream) < _LEAST * longest:
@@ -199,13 +172,13 @@ def loss_by_length(
             "more held-out text."
         )
     found: dict[str, dict[int, LengthLoss]] = {}
-    for extension in extensions:
-        change, applies = EXTENSIONS[extension]
-        if not applies(changed_args):
-            continue
+    extensions: dict[str, Fields] = {"none": {}}
+    if window and not encoder.args.linformer_k:
+        extensions["window"] = {"attention_window": trained // 2}
+    for extension, change in extensions.items():
         found[extension] = {}
+        fields = {**change, **(overrides or {})}
         for length in lengths:
-            fields = {**change(length, trained), **(overrides or {})}
             changed = open_encoder(checkpoint, overrides=fields) if fields else encoder
             try:
                 loss = measure(changed, length) if fields or length != trained else base

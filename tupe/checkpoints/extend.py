@@ -117,8 +117,6 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     if isinstance(extra.get("train_iterator"), dict):  # of other blocks of text
         extra["train_iterator"]["iterations_in_epoch"] = 0
     state["cfg"]["model"]["max_positions"] = positions
-    if config.rotary_length:  # what followed from the old `max_positions` stays
-        state["cfg"]["model"]["rotary_length"] = config.rotary_length
     task = state["cfg"].get("task") or {}
     for name in ("tokens_per_sample", "max_positions"):
         if isinstance(task.get(name), int):

@@ -24,7 +24,7 @@ class Checkpoint:
 
     path: Path  # of the file
     state: dict[str, Any]  # all that the file holds, tensors on the CPU
-    config: TupeConfig  # checked, with `max_positions` and `rotary_length` filled in
+    config: TupeConfig  # checked, with `max_positions` filled in
 
     def __str__(self) -> str:
         """Return the path, as messages name a checkpoint."""

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--masks", type=int, default=4, metavar="N", help=help_)
     help_ = "tokens of the held-out text, at most (default: %(default)s)"
     add("--tokens", type=int, default=100_000, metavar="N", help=help_)
-    help_ = "more rows for each: angles of RoPE (linear, ntk, yarn), window, end of FIRE (fire_length)"
-    add("--extend", choices=("linear", "ntk", "yarn", "window", "fire_length"), nargs="+", default=[], help=help_)
+    help_ = "a row more for each length: with a window of half the length of training"
+    add("--extend", choices=("window",), nargs="+", default=[], help=help_)
     help_ = "fields of the position encoding for these windows, in place of those of training"
     add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
     add("--seed", type=int, default=1, help="seed of the masks (default: %(default)s)")
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     found = {}
     for name, path in checkpoints:
         base, losses = found[name] = loss_by_length(
-            path, args.data, lengths, extensions=("none", *args.extend), overrides=overrides, longest=longest,
+            path, args.data, lengths, window=bool(args.extend), overrides=overrides, longest=longest,
             tokens=args.tokens, masks=args.masks, seed=args.seed,
         )  # fmt: skip
         print(f"{name:<32}{trained[name]:>8}{base.bits:>8.3f}{'':>34}that of training")

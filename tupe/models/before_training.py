@@ -1,6 +1,5 @@
-"""What a model does before its training: check the attention kernels, and complete the saved configuration."""
+"""What a model does before its training: check the attention kernels."""
 
-from argparse import Namespace
 from typing import Any
 
 import torch
@@ -24,9 +23,6 @@ def check_kernels(cfg: Any) -> None:
 class BeforeTraining:
     """Base of the models. Our trainer calls `before_training` before it is made."""
 
-    args: Namespace
-
     def before_training(self, cfg: DictConfig) -> None:
-        """Check the attention kernels and write what every checkpoint is to carry into the trainer's configuration."""
+        """Check the attention kernels."""
         check_kernels(cfg)
-        cfg.model.rotary_length = self.args.rotary_length

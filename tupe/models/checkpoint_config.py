@@ -11,7 +11,6 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.scope import chosen
 from tupe.files import typed
 from tupe.models.config import CONFIGS, TupeConfig
-from tupe.models.position import fix_rotary_length
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.position.registry import refuse_unregistered
 from tupe.systems import SEQ2SEQ_NAMES
@@ -23,7 +22,7 @@ _MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust
 
 
 def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
-    """Return the checked configuration of a checkpoint's model, with `max_positions` and `rotary_length` filled in.
+    """Return the checked configuration of a checkpoint's model, with `max_positions` filled in.
 
     `state` is the output of `tupe.safe_load`.
 
@@ -57,7 +56,6 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     if config.max_positions is None:
         length = task.get("tokens_per_sample") or task.get("max_positions")
         config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", _MADE_BY, _MENDING)
-    fix_rotary_length(config)
     width = config.embedding_dim or config.encoder_embed_dim
     _check_weights(state.get("model"), _ENCODER, config.encoder_layers, width, path)
     return config

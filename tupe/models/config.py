@@ -66,13 +66,6 @@ class EncoderConfig(OwnOptions):
         0, "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
     )
     rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
-    rotary_scaling: ENUMS["rotary_scaling"] = choice(
-        "rotary_scaling", "none", "angles of rotary positions for inputs longer than in training"
-    )
-    rotary_factor: float = encoding(1.0, "how many times longer than in training, for rotary_scaling")
-    rotary_length: float = encoding(
-        0.0, "yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"
-    )
     content_terms: int = encoding(
         0,
         "scale the words' correlation by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for "

@@ -4,7 +4,6 @@ import inspect
 from argparse import Namespace
 
 from tupe.errors import UserError
-from tupe.models.config import TupeConfig
 from tupe.position import (
     BucketedRelative,
     ClippedRelative,
@@ -114,11 +113,6 @@ def check_linformer(args: Namespace) -> None:
 def build_rotation(args: Namespace) -> Rotary | None:
     """Build the rotation of queries and keys. Raise `UserError` with terms `IN_LAYER`, whose vectors are not turned."""
     if not args.rotary_dims:
-        if args.rotary_scaling != "none":
-            raise UserError(
-                f"rotary_scaling is {args.rotary_scaling}, but rotary_dims is 0, so no dimension is rotated: "
-                "set rotary_dims, to -1 for all, or rotary_scaling to none"
-            )
         return None
     if args.relative in IN_LAYER:
         raise UserError(
@@ -126,15 +120,7 @@ def build_rotation(args: Namespace) -> Rotary | None:
             "or relative to a term that ignores the words"
         )
     head_dim = args.encoder_embed_dim // args.encoder_attention_heads
-    return Rotary(
-        head_dim,
-        args.rotary_dims,
-        args.rotary_base,
-        args.rotary_scaling,
-        args.rotary_factor,
-        args.max_positions,
-        args.rotary_length,
-    )
+    return Rotary(head_dim, args.rotary_dims, args.rotary_base)
 
 
 def build_embeddings(args: Namespace) -> RelativeEmbeddings | None:
@@ -150,12 +136,6 @@ def build_embeddings(args: Namespace) -> RelativeEmbeddings | None:
     return RelativeEmbeddings(
         args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, normed, args.layer_norm_eps
     )
-
-
-def fix_rotary_length(args: Namespace | TupeConfig) -> None:
-    """Set `rotary_length` where `yarn` has none, because later steps may change `max_positions`."""
-    if args.rotary_scaling == "yarn" and not args.rotary_length:
-        args.rotary_length = args.max_positions / args.rotary_factor
 
 
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:

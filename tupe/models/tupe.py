@@ -23,7 +23,7 @@ from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
 from tupe.models.hub import HubInterface, check_head
 from tupe.models.named import configured_later
-from tupe.models.position import embedding_width, fix_rotary_length
+from tupe.models.position import embedding_width
 from tupe.models.pretrained import load_hub
 from tupe.models.unread import told_of_unread
 from tupe.position.arguments import check_whole
@@ -130,7 +130,6 @@ class TupeModel(BeforeTraining, RobertaModel):
                 f"the task {type(task).__name__} does not say how long a sequence of one encoder is (its max_positions "
                 f"is {args.max_positions}): set --max-positions, or another task, such as --task masked_lm"
             )
-        fix_rotary_length(args)
         return cls(args, *cls.networks(args, task.source_dictionary))
 
     @staticmethod

@@ -27,7 +27,6 @@ CHOICES = {
     "reset": ("none", "paper", "release"),
     "segment": ("none", "input", "per_head"),
     "sharing": ("none", "layer", "head"),
-    "rotary_scaling": ("none", "linear", "ntk", "yarn"),
 }
 
 #: Fields that are whole numbers from 1; `relative_buckets` of `deberta` from 0.
@@ -43,7 +42,7 @@ _RANGES = {
     **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), (0, 1)),
     **dict.fromkeys(("activation_dropout", "classifier_dropout", "layer_norm_eps"), (0, 1)),
     "initializer_range": (0, 100),  # weights of greater ones would overflow
-    **dict.fromkeys(("fire_length", "rotary_length", "rotary_base", "rotary_factor"), (0, 1e38)),
+    **dict.fromkeys(("fire_length", "rotary_base"), (0, 1e38)),
 }
 _FROM_0 = (0, math.inf)
 _WORDS = {bool: "true or false", str: "text", type(None): "none", list[int]: "a list of such"}
@@ -85,8 +84,7 @@ class TupeConfig(PreTrainedConfig):
         fire_width: hidden units of `fire`.
         fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
-        rotary_base, rotary_scaling, rotary_factor: of the angles.
-        rotary_length: longest sequence of training, for `yarn`; 0 for `max_position_embeddings / rotary_factor`.
+        rotary_base: of the angles.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
@@ -135,9 +133,6 @@ class TupeConfig(PreTrainedConfig):
     fire_length: float = 0.0
     rotary_dims: int = 0
     rotary_base: float = 10000.0
-    rotary_scaling: str = "none"
-    rotary_factor: float = 1.0
-    rotary_length: float = 0.0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
@@ -249,14 +244,9 @@ class TupeConfig(PreTrainedConfig):
 
     def _check_rotary(self) -> None:
         """Raise `ValueError` for what the plugin's rotary positions refuse."""
-        dims, scaling, factor, base = self.rotary_dims, self.rotary_scaling, self.rotary_factor, self.rotary_base
+        dims, base = self.rotary_dims, self.rotary_base
         if not dims:
-            if scaling != "none":
-                raise ValueError(
-                    f"rotary_scaling is {scaling}, but rotary_dims is 0, so no dimension is rotated: "
-                    "set rotary_dims, to -1 for all, or rotary_scaling to none"
-                )
-            return  # the factor and the base are not read
+            return  # the base is not read
         head_dim = self.hidden_size // self.num_attention_heads
         width = head_dim if dims == -1 else dims
         if width % 2 or not 2 <= width <= head_dim:
@@ -266,13 +256,8 @@ class TupeConfig(PreTrainedConfig):
             )
         if self.relative in ("shaw", "deberta"):
             raise ValueError(f"relative={self.relative} has keys that are not turned: set rotary_dims to 0")
-        if not 1 <= base < math.inf or (scaling == "yarn" and base == 1):
-            raise ValueError(f"rotary_base is {base:g}, but must be at least 1, and more for yarn")
-        if not 1 <= factor < math.inf or (scaling == "none" and factor != 1):
-            raise ValueError(
-                f"rotary_factor is {factor:g}, but must be 1 without rotary_scaling, and at least 1 with linear, ntk "
-                "or yarn"
-            )
+        if not 1 <= base < math.inf:
+            raise ValueError(f"rotary_base is {base:g}, but must be at least 1")
 
     @property
     def position_sets(self) -> int:

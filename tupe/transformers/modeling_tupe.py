@@ -387,39 +387,22 @@ class Reset(nn.Module):
         return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
 
 
-def rotary_amplitude(config: TupeConfig) -> float:
-    """Return the factor of queries and keys, which is 1 but for `yarn`."""
-    return 0.1 * math.log(config.rotary_factor) + 1 if config.rotary_scaling == "yarn" else 1.0
-
-
 def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
     """Return the angle by which each plane turns from one position to the next, `(r / 2,)`.
 
     The angles are computed on the device, as a copy from the host would wait for a GPU.
     """
-    width, base, factor = config.rotary_dims, config.rotary_base, config.rotary_factor
+    width = config.rotary_dims
     width = config.hidden_size // config.num_attention_heads if width == -1 else width
-    if config.rotary_scaling == "ntk" and width > 2:
-        base *= factor ** (width / (width - 2))
     plane = torch.arange(width // 2, dtype=torch.float32, device=device)
-    thetas = 1 / base ** (2 * plane / width)
-    if config.rotary_scaling == "linear":
-        return thetas / factor
-    if config.rotary_scaling != "yarn":
-        return thetas
-    length = config.rotary_length or config.max_position_embeddings / factor
-    first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
-    first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
-    slow = ((plane - first) / max(last - first, 1e-3)).clamp(0, 1)
-    return thetas * (1 - slow) + thetas / factor * slow
+    return 1 / config.rotary_base ** (2 * plane / width)
 
 
 def rotary_angles(config: TupeConfig, length: int, device: torch.device) -> Tensor:
     """Return cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
-    thetas, amplitude = rotary_frequencies(config, device), rotary_amplitude(config)
     positions = torch.arange(length, device=device, dtype=torch.float32)
-    angles = positions.unsqueeze(-1) * thetas
-    cos, sin = amplitude * angles.cos(), amplitude * angles.sin()
+    angles = positions.unsqueeze(-1) * rotary_frequencies(config, device)
+    cos, sin = angles.cos(), angles.sin()
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
 

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -167,14 +166,3 @@ def test_a_checkpoint_without_checksum_of_another_vocabulary(build):
     state[name] = state[name][:-1]
     with pytest.raises(UserError, match=r"another dictionary .* symbols, the data's has"):
         model.load_state_dict(state)
-
-
-def test_yarn_keeps_its_length_of_training(build):
-    """Both stacks take the length of the longer side."""
-    model = build("rope", rotary_scaling="yarn", rotary_factor=2.0)
-    cfg = SimpleNamespace(model=SimpleNamespace(rotary_length=0.0))
-    with patch("tupe.models.before_training.check_kernels"):
-        model.before_training(cfg)
-    assert cfg.model.rotary_length == 8.0
-    angles = [side.stack.position_bias.rotation.of_angles for side in (model.encoder, model.decoder)]
-    assert angles == 2 * [(10_000.0, "yarn", 2.0, 8.0)]

@@ -6,14 +6,13 @@ from tupe.checkpoints.warm_start.carry import ZERO
 from tupe.errors import UserError
 from tupe.models.config import OPTIONS, TupeConfig
 from tupe.models.describe import with_fields
-from tupe.models.position import fix_rotary_length
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.systems import ALIASES, IN_LAYER, SYSTEMS, system_fields
 
 _ENCODING = system_fields(TupeConfig, kind="encoding")
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
-_OF_ROTARY = ("rotary_base", "rotary_scaling", "rotary_factor", "rotary_length")
+_OF_ROTARY = ("rotary_base",)
 _OF_RELATIVE = (
     "relative_buckets", "relative_max_distance", "shaw_values",
     "deberta_terms", "deberta_projections", "deberta_index", *OPTIONS,
@@ -58,7 +57,6 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
             f"{old.shown_as} has segments of its own (segment={source.segment}), which cannot become "
             f"segment={new.segment}: leave segment out."
         )
-    fix_rotary_length(new)
     return new
 
 

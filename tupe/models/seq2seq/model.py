@@ -55,8 +55,6 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source
         args.max_target_positions = args.max_target_positions or target
-        if args.rotary_scaling == "yarn" and not args.rotary_length:  # one for both sides, whose layers rotate alike
-            args.rotary_length = max(args.max_source_positions, args.max_target_positions) / args.rotary_factor
         tables = _embeddings(args, task.source_dictionary, task.target_dictionary)
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
