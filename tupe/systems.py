@@ -114,6 +114,9 @@ REMOVED: dict[str, object] = {
     "rotary_length": None,
     "randomised_positions": 0,
     "log_length": 0,
+    "decoder_absolute": "same",
+    "decoder_relative": "same",
+    "decoder_sharing": "same",
 }
 
 

@@ -151,7 +151,7 @@ def refuse_unregistered(where: object, config: type, value: Callable[[str], Any]
         config: the dataclass of its model.
         value: function from the name of a field to its value in the checkpoint.
     """
-    for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
+    for side in ("absolute", "relative"):
         field, name = config.__dataclass_fields__.get(side), value(side)
         if field is None or not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             continue

@@ -27,11 +27,6 @@ CASES = {
     "tupe_r of each layer, pre-norm": ("tupe_r", {"sharing": "none", "encoder_normalize_before": True}),
     "t5 shared by heads": ("t5", {"sharing": "head"}),
     "shaw of keys alone, with low rank": ("shaw", {"shaw_values": False, "absolute": "low_rank"}),
-    "sinusoidal to diet_rel": ("sinusoidal", {"decoder_absolute": "none", "decoder_relative": "unbinned"}),
-    "diet_abs to t5 of each layer": (
-        "diet_abs",
-        {"decoder_absolute": "none", "decoder_relative": "bucketed", "decoder_sharing": "none"},
-    ),
     "untied across, with biases and no layer norm": (
         "diet_rel",
         {"cross_position": "untied", "untied_projection_bias": True, "no_untied_layer_norm": True},

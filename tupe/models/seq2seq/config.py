@@ -12,14 +12,13 @@ from tupe.models.config import (
     ACTIVATION_CHOICES,
     ENUMS,
     OWN_ABSOLUTE,
-    OWN_RELATIVE,
     EncoderConfig,
     check_options,
     config_class,
     encoding,
     structure,
 )
-from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators, setting
+from tupe.systems import CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators, setting
 
 
 @dataclass
@@ -33,15 +32,6 @@ class Seq2SeqConfig(EncoderConfig):
         "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
     )
     reset: ENUMS["reset"] = encoding("none", "none: a translation has no [CLS]")
-    decoder_absolute: ChoiceEnum(["same", *SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = structure(
-        "same", "absolute positions of the decoder, if not the encoder's"
-    )
-    decoder_relative: ChoiceEnum(["same", *CHOICES["relative"], *OWN_RELATIVE]) = structure(
-        "same", "relative positions of the decoder, if not the encoder's"
-    )
-    decoder_sharing: ChoiceEnum(["same", *CHOICES["sharing"]]) = structure(
-        "same", "who shares the position terms of the decoder, if not as in the encoder"
-    )
     cross_position: ChoiceEnum([*CROSS_POSITION]) = structure(
         "none", f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"
     )
@@ -73,11 +63,8 @@ def encoder_args(args: Namespace) -> Namespace:
 
 def decoder_args(args: Namespace) -> Namespace:
     """Return the fields of the decoder's stack, by the names of the encoder's."""
-    changed = {"max_positions": args.max_target_positions, "encoder_layers": args.decoder_layers or args.encoder_layers}
-    for name in ("absolute", "relative", "sharing"):
-        own = getattr(args, f"decoder_{name}")
-        changed[name] = getattr(args, name) if own == "same" else own
-    return Namespace(**{**vars(args), **changed})
+    layers = args.decoder_layers or args.encoder_layers
+    return Namespace(**{**vars(args), "max_positions": args.max_target_positions, "encoder_layers": layers})
 
 
 def check_terms(args: Namespace) -> None:
@@ -90,12 +77,12 @@ def check_terms(args: Namespace) -> None:
         raise UserError(f"embedding_dim is {args.embedding_dim}, but must be 0, for the width, in an encoder-decoder")
     if args.linformer_k:
         raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
-    if decoder_args(args).relative == "deberta":
+    if args.relative == "deberta":
         raise UserError(
             "relative=deberta is of encoders, as its distances ask the words on both sides: choose another relative "
-            "term, or one for the decoder (decoder_relative)"
+            "term"
         )
-    if args.cross_position == "diagonal" and IN_LAYER & {args.relative, decoder_args(args).relative}:
+    if args.cross_position == "diagonal" and args.relative in IN_LAYER:
         raise UserError(
             "cross_position=diagonal is T5's relative term, which does not go with relative terms that meet the words "
             f"({', '.join(sorted(IN_LAYER))}): set cross_position to none, low_rank or untied"
