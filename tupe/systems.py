@@ -43,21 +43,7 @@ CHOICES: dict[str, dict[str, Choice]] = {
     },
     "relative_sides": {
         "symmetric": Choice("one slope for both sides, as encoders have ALiBi"),
-        "offset": Choice("the same, half a step less for keys after the query"),
         "learned": Choice("a learnt slope for each side"),
-    },
-    "deberta_terms": {
-        "c2p+p2c": Choice("words ask the distances, and distances the words"),
-        "c2p": Choice("words ask the distances (content to position)"),
-        "p2c": Choice("distances ask the words (position to content)"),
-    },
-    "deberta_projections": {
-        "shared": Choice("the words' own, of a table with a layer norm (DeBERTa v2 and v3)"),
-        "own": Choice("matrices of each layer, of the table as it is (v1)"),
-    },
-    "deberta_index": {
-        "code": Choice("both terms take the row of i - j, as all code does"),
-        "paper": Choice("p2c takes that of j - i, as the paper prints"),
     },
     "reset": {
         "none": Choice(),
@@ -117,6 +103,9 @@ REMOVED: dict[str, object] = {
     "decoder_absolute": "same",
     "decoder_relative": "same",
     "decoder_sharing": "same",
+    "deberta_terms": "c2p+p2c",
+    "deberta_projections": "shared",
+    "deberta_index": "code",
 }
 
 
@@ -135,9 +124,7 @@ SYSTEMS: dict[str, Fields] = {
     "bert_ad": _system("untied_cross", "none"),
     "t5": _system("none", "bucketed", segment="input"),
     "shaw": _system("none", "shaw", segment="input", sharing="none"),
-    "deberta": _system(
-        "none", "deberta", segment="input", deberta_terms="c2p+p2c", relative_buckets=256, relative_max_distance=512
-    ),
+    "deberta": _system("none", "deberta", segment="input", relative_buckets=256, relative_max_distance=512),
     "diet_rel": _system("none", "unbinned", segment="per_head", sharing="none"),
     "diet_abs": _system("low_rank", "none", segment="per_head", position_rank=128),
     "linformer": _system("input", "none", segment="input", linformer_k=32),

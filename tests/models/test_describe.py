@@ -21,9 +21,8 @@ def test_every_system_knows_itself(name):
 def test_a_rotated_system_is_another():
     """T5 with rotary positions is a combination, and not T5."""
     assert system(with_fields("t5_tiny", ["rotary_dims=-1"])) == "a combination that no paper names"
-    assert system(with_fields("deberta_tiny", ["deberta_terms=c2p"])) == "a combination that no paper names"
     assert system(with_fields("deberta_tiny", ["relative_buckets=0", "relative_max_distance=16"])) == "DeBERTa"
-    assert system(with_fields("alibi_tiny", ["relative_sides=offset"])) == "a combination that no paper names"
+    assert system(with_fields("alibi_tiny", ["reset=paper"])) == "a combination that no paper names"
 
 
 CONTENT = "(x_i W^Q)(x_j W^K)^T"
@@ -38,8 +37,8 @@ EQUATIONS = {
     "shaw_tiny": "(x_i W^Q)(x_j W^K + a[clip(j - i)])^T/sqrt(d), segments added to the words",
     "deberta_tiny": f"({CONTENT} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)/sqrt(3d), segments added "
     "to the words",
-    "tupe_a_tiny relative=deberta deberta_projections=own deberta_index=paper deberta_terms=p2c": f"({CONTENT} + "
-    "(P[j - i] W^Qr)(x_j W^K)^T)/sqrt(3d) + reset((p_i U^Q)(p_j U^K)^T/sqrt(3d))",
+    "tupe_a_tiny relative=deberta": f"({CONTENT} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)/sqrt(4d) + "
+    "reset((p_i U^Q)(p_j U^K)^T/sqrt(4d))",
     "diet_abs_tiny absolute=low_rank_input": f"{CONTENT}/sqrt(d) + P_Q[i] . P_K[j] + E_S[s_i, s_j], positions added "
     "to the words",
     "linformer_tiny": "(x_i W^Q)((E x)_j W^K)^T/sqrt(d), positions and segments added to the words",

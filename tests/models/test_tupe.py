@@ -71,7 +71,6 @@ def test_parameter_counts(name):
         ("tupe_a_kerple", {}, 1_575_984),
         ("deberta", {}, 393_216 + 2 * 768),
         ("deberta", {"relative_buckets": 0, "relative_max_distance": 256}, 393_216 + 2 * 768),
-        ("deberta", {"deberta_projections": "own"}, 393_216 + 14_155_776 + 12 * 768),
         ("rope", {}, 0),
         ("tupe_a_rope", {}, 1_575_936),
     ],

@@ -22,7 +22,7 @@ VARIANTS = [
     ("bert_a_tiny", {"segment": "input", "no_layernorm_embedding": True}),
     ("diet_rel_tiny", {"sharing": "layer", "segment": "per_head"}),
     ("shaw_tiny", {"shaw_values": True}),
-    ("deberta_tiny", {"deberta_projections": "own", "relative_buckets": 0, "relative_max_distance": 5}),
+    ("deberta_tiny", {"relative_buckets": 0, "relative_max_distance": 5}),
     ("electra_tupe_tiny", {}),
 ]
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from tupe.errors import UserError
 from tupe.models.layer import SelfAttention
 from tupe.models.unpadded import Group
 from tupe.position import DisentangledRelative, PositionBias, RelativeEmbeddings
@@ -18,13 +17,11 @@ D_H = WIDTH // HEADS
 EXTENTS = {"clipped": (4, 0), "buckets": (9, 6)}
 
 
-def attention(extent="clipped", terms="c2p+p2c", projections="shared", index="code", seed=0):
+def attention(extent="clipped", seed=0):
     """A layer's attention and the terms that it takes, in float64, with values that show."""
     torch.manual_seed(seed)
-    relative = DisentangledRelative(WIDTH, terms, projections, index)
-    products = 1 + len(terms.split("+"))
-    layer = SelfAttention(WIDTH, HEADS, products, 0.0, "reference", relative=relative).double()
-    embeddings = RelativeEmbeddings(WIDTH, *EXTENTS[extent], layer_norm=projections == "shared")
+    layer = SelfAttention(WIDTH, HEADS, 3, 0.0, "reference", relative=DisentangledRelative()).double()
+    embeddings = RelativeEmbeddings(WIDTH, *EXTENTS[extent])
     position = PositionBias(embeddings=embeddings).double()
     for parameter in (*layer.parameters(), *position.parameters()):
         nn.init.normal_(parameter, std=0.7)
@@ -47,17 +44,12 @@ def row(away, extent):
 
 def by_loops(layer, position, x, extent, lengths):
     """The equation, number by number, of sequences of some lengths."""
-    relative, table = layer.relative, position.embeddings
+    table = position.embeddings
     vectors = table.table.weight
-    if table.layer_norm is not None:
-        mean, spread = vectors.mean(1, keepdim=True), vectors.var(1, unbiased=False, keepdim=True)
-        vectors = (vectors - mean) / (spread + 1e-5).sqrt() * table.layer_norm.weight + table.layer_norm.bias
+    mean, spread = vectors.mean(1, keepdim=True), vectors.var(1, unbiased=False, keepdim=True)
+    vectors = (vectors - mean) / (spread + 1e-5).sqrt() * table.layer_norm.weight + table.layer_norm.bias
     (w_q, w_k, w_v), (b_q, b_k, b_v) = layer.qkv_proj.weight.chunk(3), layer.qkv_proj.bias.chunk(3)
-    of_keys = vectors @ (w_k.t() if relative.key is None else relative.key.weight.t())
-    of_keys = of_keys + (b_k if relative.key is None else 0)
-    of_queries = vectors @ (w_q.t() if relative.query is None else relative.query.weight.t())
-    of_queries = of_queries + (b_q if relative.query is None else relative.query.bias)
-    products = 1 + len(relative.terms)
+    of_keys, of_queries = vectors @ w_k.t() + b_k, vectors @ w_q.t() + b_q
     out = torch.zeros_like(x)
     for b, length in enumerate(lengths):
         q, k, v = (x[b, :length] @ w.t() + c for w, c in ((w_q, b_q), (w_k, b_k), (w_v, b_v)))
@@ -67,33 +59,19 @@ def by_loops(layer, position, x, extent, lengths):
             logits = []
             for i in range(length):
                 for j in range(length):
-                    logit = q[i, c] @ k[j, c]
-                    if "c2p" in relative.terms:
-                        logit = logit + q[i, c] @ of_keys[row(i - j, extent), c]
-                    if "p2c" in relative.terms:
-                        other = row(i - j if relative.index == "code" else j - i, extent)
-                        logit = logit + k[j, c] @ of_queries[other, c]
-                    logits.append(logit / math.sqrt(products * D_H))
+                    away = row(i - j, extent)
+                    logit = q[i, c] @ k[j, c] + q[i, c] @ of_keys[away, c] + k[j, c] @ of_queries[away, c]
+                    logits.append(logit / math.sqrt(3 * D_H))
             mixed.append(torch.stack(logits).view(length, length).softmax(1) @ v[:, c])
         out[b, :length] = torch.cat(mixed, 1) @ layer.out_proj.weight.t() + layer.out_proj.bias
     return out
 
 
-CASES = [
-    *(("clipped", "c2p+p2c", p, i) for p in ("shared", "own") for i in ("code", "paper")),
-    ("buckets", "c2p+p2c", "shared", "code"),
-    ("buckets", "p2c", "own", "paper"),
-    ("clipped", "c2p", "shared", "code"),
-    ("clipped", "p2c", "shared", "code"),
-    ("buckets", "c2p", "own", "code"),
-]
-
-
 @pytest.mark.parametrize("length", [1, 7, 13])
-@pytest.mark.parametrize(("extent", "terms", "projections", "index"), CASES)
-def test_is_the_equation(extent, terms, projections, index, length):
+@pytest.mark.parametrize("extent", EXTENTS)
+def test_is_the_equation(extent, length):
     """Values and gradients, at odd lengths, with padding."""
-    layer, position = attention(extent, terms, projections, index)
+    layer, position = attention(extent)
     x = torch.randn(2, length, WIDTH, dtype=torch.float64, requires_grad=True)
     lengths = length, (length + 1) // 2
     mask = torch.arange(length) >= torch.tensor(lengths).unsqueeze(1)
@@ -107,69 +85,48 @@ def test_is_the_equation(extent, terms, projections, index, length):
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
-@pytest.mark.parametrize("terms", ["c2p+p2c", "c2p", "p2c"])
-@pytest.mark.parametrize("projections", ["shared", "own"])
-def test_is_transformers(extent, terms, projections):
-    """Like `DisentangledSelfAttention`, whose scale is float32.
-
-    It has a bias on own projections of keys too, on which no weight of the attention depends.
-    """
+def test_is_transformers(extent):
+    """Like `DisentangledSelfAttention`, whose scale is float32."""
     module = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
     most, buckets = EXTENTS[extent]
     config = module.DebertaV2Config(
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
         relative_attention=True,
-        pos_att_type=terms.split("+"),
-        share_att_key=projections == "shared",
+        pos_att_type=["c2p", "p2c"],
+        share_att_key=True,
         position_buckets=buckets or -1,
         max_relative_positions=most,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    layer, position = attention(extent, terms, projections)
+    layer, position = attention(extent)
     theirs = module.DisentangledSelfAttention(config).double()
     names = ("query_proj", "key_proj", "value_proj")
     for name, weight, bias in zip(names, layer.qkv_proj.weight.chunk(3), layer.qkv_proj.bias.chunk(3)):
         getattr(theirs, name).load_state_dict({"weight": weight, "bias": bias})
-    for name, own in (("pos_key_proj", layer.relative.key), ("pos_query_proj", layer.relative.query)):
-        if own is not None:
-            getattr(theirs, name).load_state_dict({**getattr(theirs, name).state_dict(), **own.state_dict()})
     nn.init.eye_(layer.out_proj.weight)
     nn.init.zeros_(layer.out_proj.bias)
     x, length = torch.randn(2, 13, WIDTH, dtype=torch.float64), 13
     mask = torch.arange(length) >= torch.tensor([[13], [8]])
     seen = ~mask[:, None, None] & ~mask[:, None, :, None]
-    vectors = position.embeddings.table.weight
-    vectors = vectors if position.embeddings.layer_norm is None else position.embeddings.layer_norm(vectors)
+    vectors = position.embeddings.layer_norm(position.embeddings.table.weight)
     with torch.no_grad():
         want = theirs(x, seen, rel_embeddings=vectors)[0]
         got = run(layer, position, x, mask)
     torch.testing.assert_close(got[~mask], want[~mask], rtol=0, atol=1e-6)
 
 
-def test_the_papers_index_is_another_model():
-    x = torch.randn(1, 9, WIDTH, dtype=torch.float64)
-    code, paper = (run(*attention(index=index), x) for index in ("code", "paper"))
-    assert (code - paper).abs().max() > 0.1
-    code, paper = (run(*attention(terms="c2p", index=index), x) for index in ("code", "paper"))
-    assert torch.equal(code, paper)
-
-
-@pytest.mark.parametrize("projections", ["shared", "own"])
 @torch.no_grad()
-def test_without_vectors_it_is_content(projections):
-    """Except for the bias of the queries, which asks the keys through the distances too."""
-    layer, position = attention(projections=projections)
+def test_without_vectors_it_is_content():
+    """Except for the bias of the queries, which is multiplied by the keys a second time."""
+    layer, position = attention()
     plain = SelfAttention(WIDTH, HEADS, 3, 0.0, "reference").double()
     plain.load_state_dict({n: p for n, p in layer.state_dict().items() if "relative" not in n})
     for parameter in position.parameters():
         parameter.zero_()
     x = torch.randn(2, 7, WIDTH, dtype=torch.float64)
-    if projections == "own":
-        plain.qkv_proj.bias[:WIDTH] += layer.relative.query.bias
-    else:
-        plain.qkv_proj.bias[:WIDTH] *= 2
+    plain.qkv_proj.bias[:WIDTH] *= 2
     torch.testing.assert_close(run(layer, position, x), plain(x, (PositionBias()(7),), (Group(None),)))
 
 
@@ -203,32 +160,4 @@ def test_a_shorter_input_takes_the_middle():
 
 
 def test_parameters():
-    assert sum(p.numel() for p in RelativeEmbeddings(768, 256, 0, layer_norm=False).parameters()) == 393_216
-    assert sum(p.numel() for p in DisentangledRelative(768).parameters()) == 0
-    assert 12 * sum(p.numel() for p in DisentangledRelative(768, projections="own").parameters()) == 14_155_776 + 9_216
-
-
-@pytest.mark.parametrize(
-    ("build", "said"),
-    [
-        (
-            lambda: RelativeEmbeddings(8, 0, 0),
-            r"^max_distance of RelativeEmbeddings \(a model's relative_max_distance\) is 0",
-        ),
-        (
-            lambda: RelativeEmbeddings(8, 64, 31),
-            "^num_buckets of RelativeEmbeddings .* is 31, but half of DeBERTa's buckets",
-        ),
-        (lambda: RelativeEmbeddings(8, 64, 2), "^num_buckets of RelativeEmbeddings .* is 2, "),
-        (lambda: RelativeEmbeddings(8, 17, 32), "with 32 buckets a side it must be at least 18"),
-        (
-            lambda: DisentangledRelative(8, terms="p2p"),
-            r"^terms of DisentangledRelative \(a model's deberta_terms\) is p2p, but must be one of c2p\+p2c, c2p, p2c",
-        ),
-        (lambda: DisentangledRelative(8, projections="none"), "^projections of DisentangledRelative .* is none"),
-        (lambda: DisentangledRelative(8, index="mine"), "^index of DisentangledRelative .* is mine"),
-    ],
-)
-def test_refused(build, said):
-    with pytest.raises(UserError, match=said):
-        build()
+    assert sum(p.numel() for p in RelativeEmbeddings(768, 256, 0).parameters()) == 393_216 + 2 * 768

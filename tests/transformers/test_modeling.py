@@ -28,16 +28,10 @@ PARTS = {
     "parametric": {"relative": "parametric", "relative_max_distance": 6},
     "release": {"reset": "release", "untied_projection_bias": True},
     "shaw_values": {"absolute": "none", "relative": "shaw", "reset": "none", "shaw_values": True},
-    "deberta_own": {
-        "relative": "deberta",
-        "deberta_projections": "own",
-        "deberta_index": "paper",
-        "relative_buckets": 6,
-        "relative_max_distance": 9,
-    },
-    "deberta_c2p": {"relative": "deberta", "deberta_terms": "c2p", "relative_buckets": 0, "relative_max_distance": 6},
+    "deberta_buckets": {"relative": "deberta", "relative_buckets": 6, "relative_max_distance": 9},
+    "deberta_clipped": {"relative": "deberta", "relative_buckets": 0, "relative_max_distance": 6},
     "theta_scalars": {"absolute": "none"},
-    "alibi_offset": {"relative": "alibi", "relative_sides": "offset"},
+    "alibi_symmetric": {"relative": "alibi", "relative_sides": "symmetric"},
     "rope_of_some": {"rotary_dims": 4, "rotary_base": 30.0},
     "unbinned": {"relative": "unbinned", "rotary_dims": -1},
     "rope_cross": {"rotary_dims": -1, "absolute": "untied_cross", "reset": "none"},
@@ -162,7 +156,7 @@ def test_a_cast_leaves_the_angles_of_frozen_positions(dictionary):
 
 
 @pytest.mark.parametrize("sharing", ["none", "layer"])
-@pytest.mark.parametrize("system", ["alibi", "alibi_offset", "rope", "rope_of_some"])
+@pytest.mark.parametrize("system", ["alibi", "alibi_symmetric", "rope", "rope_of_some"])
 @torch.no_grad()
 def test_fixed_terms_are_the_plugins_and_never_copied_from_the_host(dictionary, system, sharing, monkeypatch):
     name = system if system in SYSTEMS else "tupe_a"
@@ -538,7 +532,7 @@ def test_new_models_start_as_fairseqs(relative):
 
 
 def test_distances_are_float32_whatever_the_default_type():
-    config = ours.TupeConfig(relative="alibi", relative_sides="offset", hidden_size=32, num_attention_heads=4)
+    config = ours.TupeConfig(relative="alibi", hidden_size=32, num_attention_heads=4)
     term, distance = ours.modeling_tupe.AlibiRelative(config), torch.arange(-1023, 1024)
     wanted = term.by_distance(distance)
     torch.set_default_dtype(torch.bfloat16)

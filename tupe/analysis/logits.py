@@ -127,8 +127,7 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
     for name, query, key in asking:  # relative vectors multiply words, and positions where these were added
         if isinstance(attention.relative, DisentangledRelative):
             both = attention.relative.products(query, key, terms.embeddings, attention.scale, attention.part)
-            names = {"c2p": f"{name} to distance", "p2c": f"distance to {name}"}
-            found.update({names[term]: value for term, value in both.items()})
+            found[f"{name} to distance"], found[f"distance to {name}"] = both
         elif attention.relative is not None:
             found[f"{name} to distance"] = attention.relative(query, attention.scale)
     if terms.bias is not None:

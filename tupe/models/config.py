@@ -51,11 +51,6 @@ class EncoderConfig(OwnOptions):
     position_rank: int = encoding(64, "rank d_p of the low_rank term")
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
     linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
-    deberta_terms: ENUMS["deberta_terms"] = choice("deberta_terms", "c2p+p2c", "terms of deberta")
-    deberta_projections: ENUMS["deberta_projections"] = choice(
-        "deberta_projections", "shared", "projections of deberta's distances"
-    )
-    deberta_index: ENUMS["deberta_index"] = choice("deberta_index", "code", "rows of deberta's table")
     relative_buckets: int = encoding(32, "number of buckets, even; of deberta a side, or 0 to clip the distances")
     relative_max_distance: int = encoding(128, "distance from which all share the last bucket, or are clipped")
     untied_projection_bias: bool = encoding(

@@ -49,7 +49,7 @@ def equation(args: Namespace) -> str:
         key += f" + {_equation('relative', args)}" if args.relative == "shaw" else ""
         logit = f"({turned[0]}x_i W^Q)({turned[1]}{key})^T"
         if args.relative == "deberta":
-            logit = f"({' + '.join([logit, *_disentangled(args)])})"
+            logit = f"({logit} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)"
         logit += f"/{scale}"
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
@@ -61,16 +61,6 @@ def equation(args: Namespace) -> str:
     at_input = {"positions": args.absolute in ("input", "low_rank_input"), "segments": args.segment == "input"}
     added = " and ".join(name for name, there in at_input.items() if there)
     return f"{logit}, {added} added to the words" if added else logit
-
-
-def _disentangled(args: Namespace) -> list[str]:
-    vectors, own = _equation("relative", args), "r" if args.deberta_projections == "own" else ""
-    asking = vectors if args.deberta_index == "code" else "P[j - i]"
-    products = {
-        "c2p": f"(x_i W^Q)({vectors} W^K{own})^T",
-        "p2c": f"({asking} W^Q{own})(x_j W^K)^T",
-    }
-    return [products[term] for term in args.deberta_terms.split("+")]
 
 
 def _equation(side: str, args: Namespace) -> str:

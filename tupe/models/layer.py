@@ -234,7 +234,7 @@ def build_self_attention(
     if args.relative == "shaw":
         relative = ShawRelative(width // heads, args.relative_max_distance, args.shaw_values, attention.bidirectional)
     if args.relative == "deberta":
-        relative = DisentangledRelative(width, args.deberta_terms, args.deberta_projections, args.deberta_index)
+        relative = DisentangledRelative()
     if args.linformer_k:
         projection = LengthProjection(args.max_positions, args.linformer_k)
     dropout, backend = args.attention_dropout, args.attention_backend

@@ -36,8 +36,7 @@ def sets_of_parameters(args: Namespace) -> int:
 
 def num_products(args: Namespace) -> int:
     """Return how many products of words, positions and distances the logit sums."""
-    of_distances = len(args.deberta_terms.split("+")) if args.relative == "deberta" else 0
-    return {"untied": 2, "untied_cross": 4}.get(args.absolute, 1) + of_distances
+    return {"untied": 2, "untied_cross": 4}.get(args.absolute, 1) + 2 * (args.relative == "deberta")
 
 
 def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | None:
@@ -132,9 +131,8 @@ def build_embeddings(args: Namespace) -> RelativeEmbeddings | None:
             "relative=deberta asks and is asked by the words, and absolute=untied_cross would add positions to them: "
             "set absolute to untied, input or none"
         )
-    normed = args.deberta_projections == "shared"
     return RelativeEmbeddings(
-        args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, normed, args.layer_norm_eps
+        args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, args.layer_norm_eps
     )
 
 
@@ -146,7 +144,7 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         if args.absolute == "none" and not args.rotary_dims and getattr(relative, "symmetric", False):
             raise UserError(
                 "with the reset and a symmetric relative term alone, a text and its reverse are the same to [CLS]: set "
-                "relative_sides to learned or offset, reset to none, or choose absolute positions"
+                "relative_sides to learned, reset to none, or choose absolute positions"
             )
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)

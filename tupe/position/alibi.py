@@ -1,7 +1,6 @@
 r"""ALiBi: a slope for each head times the distance (Press et al. 2022), for attention in both directions.
 
     symmetric     -m_h |j - i|                                   as encoders have it (MosaicBERT, Jina)
-    offset        -m_h (|j - i| - 1/2 [j > i])                   half a step tells the sides apart (Chou 2024)
     learned       -m_h^- (i - j) for j < i,  -m_h^+ (j - i) for j > i
 
 The fixed slopes are computed in each call. As a buffer, a cast of the model to 16 bits would round them, and the meta
@@ -51,7 +50,7 @@ class AlibiRelative(RelativeTerm):
     Args:
         num_heads: `H`; the heads of all layers together where each layer has its own.
         max_positions: not used; inputs may have any length.
-        relative_sides: `symmetric`, `offset` or `learned`, as above.
+        relative_sides: `symmetric` or `learned`, as above.
         layer_heads: heads of one layer, which determine the slopes; `num_heads` if not given.
         sharing: the model's `sharing`; `head` is refused, since ALiBi's heads differ by their slopes.
         bidirectional: `False` for a decoder, where no key comes after the query: it learns the slopes of one side.
@@ -99,8 +98,6 @@ class AlibiRelative(RelativeTerm):
         far = distance.abs().to(like.dtype)
         if self.slope is not None:
             return -of_side(F.softplus(at_least_float32(self.slope)), distance) * far
-        if self.sides == "offset":
-            far = far - 0.5 * (distance > 0)
         return alibi_slopes(*self.heads, like).unsqueeze(-1) * -far
 
     def extra_repr(self) -> str:

@@ -20,10 +20,7 @@ logger = logging.get_logger(__name__)
 CHOICES = {
     "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
     "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw", "deberta", "alibi", "kerple", "fire"),
-    "relative_sides": ("symmetric", "offset", "learned"),
-    "deberta_terms": ("c2p+p2c", "c2p", "p2c"),
-    "deberta_projections": ("shared", "own"),
-    "deberta_index": ("code", "paper"),
+    "relative_sides": ("symmetric", "learned"),
     "reset": ("none", "paper", "release"),
     "segment": ("none", "input", "per_head"),
     "sharing": ("none", "layer", "head"),
@@ -77,10 +74,7 @@ class TupeConfig(PreTrainedConfig):
         shaw_values: whether `shaw` has vectors for the values too.
         linformer_k: keys and values are projected to so many rows; 0 for full attention.
         relative_buckets, relative_max_distance: of the relative terms; `deberta` clips distances with 0 buckets.
-        deberta_terms: `c2p+p2c`, `c2p` (words ask the distances) or `p2c` (distances ask the words).
-        deberta_projections: of the distances: `shared`, the words', or each layer's `own`.
-        deberta_index: `code`, rows of `i - j`; `paper`, those of `j - i` in `p2c`.
-        relative_sides: of `alibi`: `symmetric`, `offset` (half a step less for keys after the query), or `learned`.
+        relative_sides: of `alibi`: `symmetric` or `learned`.
         fire_width: hidden units of `fire`.
         fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
@@ -126,9 +120,6 @@ class TupeConfig(PreTrainedConfig):
     relative_buckets: int = 32
     relative_max_distance: int = 128
     relative_sides: str = "symmetric"
-    deberta_terms: str = "c2p+p2c"
-    deberta_projections: str = "shared"
-    deberta_index: str = "code"
     fire_width: int = 32
     fire_length: float = 0.0
     rotary_dims: int = 0
@@ -173,7 +164,7 @@ class TupeConfig(PreTrainedConfig):
         if alone and self.reset != "none" and not self.rotary_dims:
             raise ValueError(
                 "with the reset and symmetric slopes of alibi alone, a text and its reverse are the same to [CLS]: set "
-                "relative_sides to learned or offset, reset to none, or choose absolute positions"
+                "relative_sides to learned, reset to none, or choose absolute positions"
             )
 
     def _check_of_transformers(self, num_labels: object = 0, torch_dtype: object = None, **others: object) -> None:

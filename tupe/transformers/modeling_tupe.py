@@ -208,7 +208,7 @@ def alibi_slopes(sets: int, heads: int, device: torch.device) -> Tensor:
 
 
 class AlibiRelative(ByDistance):
-    """`relative(j - i) = -m |j - i|`, with half a step less for `j > i`, or a learnt `m` a side (Press et al. 2022)."""
+    """`relative(j - i) = -m |j - i|`, `m` fixed or learnt for each side (Press et al. 2022)."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -227,8 +227,6 @@ class AlibiRelative(ByDistance):
         if self.slope is not None:
             return -of_side(F.softplus(at_least_float32(self.slope)), distance) * distance.abs()
         far = distance.abs().float()
-        if self.sides == "offset":
-            far = far - 0.5 * (distance > 0)
         return alibi_slopes(*self.heads, distance.device).unsqueeze(-1) * -far
 
 
@@ -299,7 +297,7 @@ def log_bucket_starts(buckets: int, max_distance: int) -> list[int]:
 
 
 class RelativeEmbeddings(nn.Module):
-    """DeBERTa's table `P: 2k x d` of distances, clipped or in buckets, with a layer norm where the words project it."""
+    """DeBERTa's table `P: 2k x d` of distances, clipped or in buckets, with a layer norm."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -307,8 +305,7 @@ class RelativeEmbeddings(nn.Module):
         self.starts = log_bucket_starts(buckets, most) if buckets else None
         self.far = buckets or most
         self.table = nn.Embedding(2 * self.far, width)
-        shared = config.deberta_projections == "shared"
-        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps) if shared else None
+        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
 
     def forward(self, length: int, device: torch.device) -> Tensor:
         """Return the vectors of the distances `j - i` from `1 - n` to `n - 1`, `(2n - 1, d)`."""
@@ -317,22 +314,16 @@ class RelativeEmbeddings(nn.Module):
             starts = torch.tensor(self.starts, device=device)
             away = away.sign() * torch.bucketize(away.abs(), starts, right=True)
         vectors = self.table((away + self.far).clamp(0, 2 * self.far - 1))
-        if self.layer_norm is None:
-            return at_least_float32(vectors)
         return layer_norm_at_least_float32(self.layer_norm, vectors)
 
 
 class DisentangledRelative(nn.Module):
-    """`q_i . P[i - j] W^K + k_j . P[i - j] W^Q`, the words' projections or own ones (He et al. 2021)."""
+    """`q_i . P[i - j] W^K + k_j . P[i - j] W^Q`, by the words' projections (He et al. 2021)."""
 
     value = None
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        width, self.index, self.terms = config.hidden_size, config.deberta_index, config.deberta_terms.split("+")
-        own = config.deberta_projections == "own"
-        self.key = nn.Linear(width, width, bias=False) if own and "c2p" in self.terms else None
-        self.query = nn.Linear(width, width) if own and "p2c" in self.terms else None
 
     def logits(self, query: Tensor, key: Tensor, vectors: Tensor, words: nn.Linear, scale: float) -> Tensor:
         """Return `(B, H, n, n)`: products with all `vectors` `(2n - 1, d)`, from which each cell takes its own."""
@@ -342,15 +333,8 @@ class DisentangledRelative(nn.Module):
         def in_heads(x: Tensor) -> Tensor:
             return (scale * x).unflatten(-1, (query.shape[1], -1)).permute(1, 2, 0)  # 2n-1 d -> H d_h 2n-1
 
-        out = 0
-        if "c2p" in self.terms:
-            of_keys = words(vectors).chunk(3, -1)[1] if self.key is None else self.key(vectors)
-            out = (query @ in_heads(of_keys)).gather(-1, row)
-        if "p2c" in self.terms:
-            of_queries = words(vectors).chunk(3, -1)[0] if self.query is None else self.query(vectors)
-            by_key = row.mT if self.index == "code" else row
-            out = out + (key @ in_heads(of_queries)).gather(-1, by_key).mT
-        return out
+        of_queries, of_keys, _ = words(vectors).chunk(3, -1)
+        return (query @ in_heads(of_keys)).gather(-1, row) + (key @ in_heads(of_queries)).gather(-1, row.mT).mT
 
 
 #: Relative terms that ignore the words. `TupeSelfAttention` has those that meet them, `shaw` and `deberta`.
@@ -427,8 +411,7 @@ class Terms(NamedTuple):
 
 def num_products(config: TupeConfig) -> int:
     """Return `t`, the number of products that the logit sums."""
-    of_distances = len(config.deberta_terms.split("+")) if config.relative == "deberta" else 0
-    return {"untied": 2, "untied_cross": 4}.get(config.absolute, 1) + of_distances
+    return {"untied": 2, "untied_cross": 4}.get(config.absolute, 1) + 2 * (config.relative == "deberta")
 
 
 class PositionBias(nn.Module):

@@ -1,25 +1,15 @@
 """DeBERTa's positions in Transformers (`deberta-v2`, the second and third version) as those of ours.
 
-The attention is the same. What the layers make of the table of distances is a choice of two here, and of four there:
-
-    share_att_key    norm_rel_ebd    deberta_projections
-    true             layer_norm      shared
-    false            none            own
-    false            layer_norm      own, of a table that has gone through the layer norm
-    true             none            own, which begin as copies of the words'
-
-The last two are the same function, but not of the same parameters, and are trained apart from here on.
+The attention is that of the released models: `share_att_key: true`, `norm_rel_ebd: layer_norm`, c2p and p2c.
 """
 
 from pathlib import Path
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.checkpoints.foreign.names import DISTANCES, DISTANCES_NORM, FAMILIES, Family
+from tupe.checkpoints.foreign.names import DISTANCES_NORM, FAMILIES, Family
 from tupe.errors import UserError
-from tupe.files import typed
 
 KIND = "deberta-v2"
 _TERMS = ("c2p", "p2c")  # in our order
@@ -67,8 +57,13 @@ def fields(path: Path, config: dict[str, Any]) -> dict[str, Any]:
         )
     if not relative:
         return found
-    found |= {"relative": "deberta", "deberta_terms": "+".join(term for term in _TERMS if term in asked)}
-    shared = _has_norm(path, config) and config.get("share_att_key") is True
+    shared = config.get("share_att_key") is True and str(config.get("norm_rel_ebd")).lower().strip() == "layer_norm"
+    if {*asked} != {*_TERMS} or not shared:
+        raise UserError(
+            f"{path}: only c2p and p2c with share_att_key true and norm_rel_ebd layer_norm are imported, as in the "
+            f"released models, not {asked} with {config.get('share_att_key')!r:.60} and "
+            f"{config.get('norm_rel_ebd')!r:.60}"
+        )
     longest = _whole(path, config, "max_position_embeddings", 512)
     farthest = _whole(path, config, "max_relative_positions", -1)
     farthest = longest if farthest < 1 else farthest
@@ -78,57 +73,18 @@ def fields(path: Path, config: dict[str, Any]) -> dict[str, Any]:
             f"{path}: position_buckets is {buckets}, for distances up to {farthest}, and only even numbers from 4 to "
             f"{2 * farthest - 4} are imported"
         )
-    return found | {
-        "deberta_projections": "shared" if shared else "own",
-        "relative_buckets": buckets,
-        "relative_max_distance": farthest,
-    }
+    return found | {"relative": "deberta", "relative_buckets": buckets, "relative_max_distance": farthest}
 
 
-def fit(
-    path: Path, config: dict[str, Any], found: dict[str, Any], weights: dict[str, Tensor], left: list[str]
-) -> list[str]:
-    """Change `weights`, under our names, to those of the fields that were `found`; return what is `left` behind.
-
-    Raises:
-        KeyError: for one that is missing.
-    """
-    for name in [name for name in weights if name.endswith("self_attn.relative.key.bias")]:
-        del weights[name]  # it adds the same to all logits of a query
+def fit(found: dict[str, Any], weights: dict[str, Tensor], left: list[str]) -> list[str]:
+    """Delete from `weights` those that the fields `found` do not have; return what is `left` behind."""
     if found["relative"] != "deberta":
         for name in [name for name in weights if name.startswith(DISTANCES_NORM)]:
             del weights[name]  # of a table that is not there
-    elif found["deberta_projections"] == "own":
-        if _has_norm(path, config):
-            gain, shift = (weights.pop(DISTANCES_NORM + part).float() for part in ("weight", "bias"))
-            eps = typed(float, found["layer_norm_eps"], f"{path}: layer_norm_eps", "Transformers")
-            weights[DISTANCES] = F.layer_norm(weights[DISTANCES].float(), gain.shape, gain, shift, eps)
-        if config.get("share_att_key") is True:
-            _copy_projections(found["deberta_terms"], weights)
     decoder = [name for name in left if name.startswith(_MASK_DECODER)]
     if not decoder:
         return left
     return [*(name for name in left if name not in decoder), "the enhanced mask decoder (lm_predictions)"]
-
-
-def _copy_projections(terms: str, weights: dict[str, Tensor]) -> None:
-    """Give the distances in each layer matrices of their own, which are the words'."""
-    for name in [name for name in weights if name.endswith("self_attn.qkv_proj.weight")]:
-        layer = name.removesuffix("qkv_proj.weight")
-        query, key, _ = weights[name].chunk(3)
-        if "c2p" in terms:
-            weights[f"{layer}relative.key.weight"] = key.clone()
-        if "p2c" in terms:
-            weights[f"{layer}relative.query.weight"] = query.clone()
-            weights[f"{layer}relative.query.bias"] = weights[f"{layer}qkv_proj.bias"].chunk(3)[0].clone()
-
-
-def _has_norm(path: Path, config: dict[str, Any]) -> bool:
-    """Tell whether the table of distances goes through a layer norm. Raises `UserError` for something else."""
-    value = config.get("norm_rel_ebd") or "none"
-    if not isinstance(value, str) or value.lower().strip() not in ("none", "layer_norm"):
-        raise UserError(f"{path}: norm_rel_ebd is {value!r:.60}, and only none and layer_norm are imported")
-    return value.lower().strip() == "layer_norm"
 
 
 def _whole(path: Path, config: dict[str, Any], name: str, default: int) -> int:

@@ -1,7 +1,6 @@
 """Names of parameters elsewhere -> ours. What a table does not name is left behind, and said."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -64,7 +63,6 @@ class Family(NamedTuple):
     layer: what comes before the names of layer `{}`.
     query_key_value: which we have in one, in this order.
     of_layer: the others of a layer -> ours within one.
-    if_there: of a layer too, those that only some models have.
     embeddings: of the encoder -> ours within it. The positions and token types are not among them.
     lm_head: outside the encoder -> ours within the language-model head.
     head: the two layers of the classification head, one of which may be the pooler's.
@@ -79,7 +77,6 @@ class Family(NamedTuple):
     lm_head: dict[str, str]
     head: tuple[str, str]
     first_position: int | None
-    if_there: Mapping[str, str] = MappingProxyType({})
 
 
 _BERT = Family(
@@ -187,10 +184,6 @@ FAMILIES = {
             "encoder.LayerNorm.": "position_bias.embeddings.layer_norm.",
         },
         head=("pooler.dense.", "classifier."),
-        if_there={
-            "attention.self.pos_key_proj.": "self_attn.relative.key.",
-            "attention.self.pos_query_proj.": "self_attn.relative.query.",
-        },
     ),
 }
 
@@ -251,8 +244,6 @@ def from_transformers(
             found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat([take(theirs + x + of) for x in family.query_key_value])
             for part, name in family.of_layer.items():
                 found[ours + name + of] = take(theirs + part + of)
-        for part, name in family.if_there.items():
-            both(theirs + part, ours + name)
         if relative_key:  # which counts from the key to the query
             found[ours + RELATIVE_KEY] = take(theirs + "attention.self.distance_embedding.weight").flip(0)
         layer += 1

@@ -80,7 +80,7 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
         fields = _fields(path, kind, config, weights)
         if distances is not None:
             fields |= distances
-            left = deberta.fit(path, config, fields, weights, left)
+            left = deberta.fit(fields, weights, left)
     except KeyError as error:
         raise UserError(
             f"{files[0]} lacks {error}, which a {kind} has: it is not whole, or not of {path}, so get it again"

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.optim.layer_decay import head_axes
 from tupe.position import UntiedAbsolute
@@ -18,7 +17,7 @@ ZERO = {
     "unbinned": ("weight",),
     "parametric": ("key.weight",),
     "shaw": ("key", "value"),
-    "deberta": ("query.bias",),  # and its table, see `start_at_zero`
+    "deberta": (),  # its table, see `start_at_zero`
     "fire": ("out_weight", "out_bias"),
 }
 
@@ -53,19 +52,11 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
                 state[f"sentence_encoder.{part}.{own}"].zero_()
     embeddings = inner.position_bias.embeddings
     if embeddings is not None and "sentence_encoder.position_bias.embeddings.table.weight" in names:
-        # of a table with a layer norm the gain alone, or neither would ever learn
-        (embeddings.layer_norm or embeddings.table).weight.zero_()
-        for layer in inner.layers:
-            _halve_shared_bias(layer.self_attn)
+        embeddings.layer_norm.weight.zero_()  # of table and gain the gain alone, or neither would ever learn
+        for layer in inner.layers:  # a distance whose vector is zero still has the bias of the queries
+            layer.self_attn.qkv_proj.bias[: layer.self_attn.qkv_proj.weight.shape[1]] *= 0.5
     if new.args.absolute == "low_rank_input" and "sentence_encoder.position_bias.absolute.key" in names:
         inner.position_bias.absolute.key.zero_()  # of the two factors one stays drawn, or neither would ever learn
-
-
-def _halve_shared_bias(attention: SelfAttention) -> None:
-    """Halve `b^Q` where the queries of distances have it too: a distance whose vector is zero asks with it."""
-    relative = attention.relative
-    if "p2c" in relative.terms and relative.query is None:
-        attention.qkv_proj.bias[: attention.qkv_proj.weight.shape[1]] *= 0.5
 
 
 @torch.no_grad()
@@ -83,10 +74,6 @@ def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
             width = projection.weight.shape[1]
             projection.weight[:width] *= ratio
             projection.bias[:width] *= ratio
-            own = getattr(ours.self_attn.relative, "query", None)  # of DeBERTa's distances, asked by the words' keys
-            if theirs.self_attn.relative is not None and own is not None:
-                for parameter in own.parameters():
-                    parameter *= ratio
     theirs, ours = (encoder.sentence_encoder.position_bias.absolute for encoder in (old, new))
     if isinstance(theirs, UntiedAbsolute) and isinstance(ours, UntiedAbsolute):
         for parameter in ours.query.parameters():

@@ -13,10 +13,7 @@ _ENCODING = system_fields(TupeConfig, kind="encoding")
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
 _OF_ROTARY = ("rotary_base",)
-_OF_RELATIVE = (
-    "relative_buckets", "relative_max_distance", "shaw_values",
-    "deberta_terms", "deberta_projections", "deberta_index", *OPTIONS,
-)  # fmt: skip
+_OF_RELATIVE = ("relative_buckets", "relative_max_distance", "shaw_values", *OPTIONS)
 
 
 def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str]) -> Namespace:
