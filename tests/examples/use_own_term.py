@@ -17,10 +17,11 @@ sys.path.insert(0, str(ROOT / "examples"))
 from own_term import Tisa
 
 from tests.fairseq_patches.conftest import trainer
+from tests.position.contract import check_term
 from tupe.analysis.checkpoint import open_encoder
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.position import StructuredBias, check_term
+from tupe.position import StructuredBias
 
 corpus, out = sys.argv[1:]
 OWN = str(ROOT / "examples/own_term")

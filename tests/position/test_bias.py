@@ -261,7 +261,7 @@ def test_a_reset_of_another_size_than_the_untied_term(reset):
             {"relative": ShawRelative(4)},
             "relative= of PositionBias is a ShawRelative, which asks the words of each lay",
         ),
-        ({"relative": DisentangledRelative(8)}, "relative= of PositionBias is a DisentangledRelative, which asks"),
+        ({"relative": DisentangledRelative()}, "relative= of PositionBias is a DisentangledRelative, which asks"),
     ],
 )
 def test_a_part_of_another_kind(parts, said):

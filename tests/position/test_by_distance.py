@@ -15,7 +15,6 @@ from tupe.position import (
     PositionBias,
     Reset,
     StructuredBias,
-    check_term,
 )
 from tupe.position.alibi import SIDES, alibi_slopes
 
@@ -33,15 +32,6 @@ TERMS = {
 def term(request):
     torch.manual_seed(0)
     return request.param()
-
-
-def test_is_a_term(term):
-    check_term(term, graphs=False)
-
-
-@pytest.mark.parametrize("term", ["alibi symmetric", "kerple", "fire"])
-def test_compiles_and_exports(term):
-    check_term(TERMS[term]())
 
 
 @pytest.mark.parametrize("heads", [1, 4, 6, 8, 12, 16])

@@ -41,7 +41,6 @@ from tupe.position.segment import SegmentAttention, SegmentTable, check_separato
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import PositionTerms, Term
-from tupe.position.testing import check_term
 
 __all__ = [
     "AlibiRelative",
@@ -72,7 +71,6 @@ __all__ = [
     "at_least_float32",
     "check_length",
     "check_separators",
-    "check_term",
     "fit_positions",
     "register_absolute",
     "register_relative",

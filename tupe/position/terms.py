@@ -18,7 +18,7 @@ from tupe.tracing import is_traced
 
 
 class Term(Protocol):
-    """Protocol of the absolute and relative terms of `PositionBias`, tested by `tupe.position.check_term`.
+    """Protocol of the absolute and relative terms of `PositionBias`.
 
     A module whose output is a function of its parameters, its buffers and the positions: no random numbers, no state,
     in training as in evaluation. A class with this base, `class Mine(nn.Module, Term)`, promises that, and evaluation
