@@ -16,8 +16,7 @@ from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.models.unpadded import Group, split
-from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias
-from tupe.position.rotary import rotate_heads
+from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias, rotate
 
 
 class Attention(nn.Module):
@@ -159,7 +158,9 @@ class SelfAttention(Attention):
         if position.rotation is None:
             return projected
         qkv = projected[0].unflatten(-1, (3 * self.num_heads, -1))  # B T 3H d_h
-        return rotate_heads(qkv, position.rotation)
+        both, value = qkv.split((2 * self.num_heads, self.num_heads), dim=-2)
+        query, key = rotate(both, position.rotation).chunk(2, dim=-2)
+        return query, key, value
 
     def parts(self, projected: Sequence[Tensor]) -> Sequence[Tensor]:
         """Split the output of `projected` or `rotated` into queries, keys and values in heads, `(..., H, d_h)` each."""

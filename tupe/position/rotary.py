@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.position.arguments import check_tensors, check_types, shown
 from tupe.position.length import Span
-from tupe.position.precision import at_least_float32, has_16_bits
+from tupe.position.precision import at_least_float32
 from tupe.tracing import is_traced
 
 
@@ -89,23 +89,6 @@ class _Turned(torch.autograd.Function):
         return _Turned.apply(grad, cos, -sin), None, None
 
 
-class _Split(torch.autograd.Function):
-    """Queries and keys of a tensor, turned, and its values. Backward joins the three gradients in one pass."""
-
-    @staticmethod
-    def forward(ctx, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(cos, sin)
-        heads = qkv.shape[-2] // 3
-        query, key = _turn(qkv[..., : 2 * heads, :], cos, sin).chunk(2, -2)
-        return query, key, qkv[..., 2 * heads :, :]
-
-    @staticmethod
-    def backward(ctx, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        cos, sin = ctx.saved_tensors
-        query, key, value = grads
-        return torch.cat((*(_Turned.apply(x, cos, -sin) for x in (query, key)), value), -2), None, None
-
-
 def _check_rotation(x: Tensor, rotation: object) -> None:
     """Raise `UserError` unless `x` `(..., n, H, d_h)` has the `n` positions of a rotation, and at least its width."""
     if not isinstance(rotation, Tensor) or rotation.ndim != 3 or len(rotation) != 2:
@@ -156,15 +139,3 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
         turned = _Turned.apply(columns, cos, sin)
     turned = turned.to(x.dtype)
     return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), -1)
-
-
-def rotate_heads(qkv: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Split `qkv` `(..., n, 3 H, d_h)` into queries, keys and values in heads, and turn the first two as `rotate`."""
-    cos, sin = rotation.unsqueeze(-2)
-    whole = cos.shape[-1] == qkv.shape[-1] and not has_16_bits(qkv)
-    if whole and not is_traced() and not rotation.requires_grad:
-        return _Split.apply(qkv, cos, sin)
-    heads = qkv.shape[-2] // 3
-    both, value = qkv.split((2 * heads, heads), -2)
-    query, key = rotate(both, rotation).chunk(2, -2)
-    return query, key, value
