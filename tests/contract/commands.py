@@ -78,8 +78,8 @@ def hydra_without_the_plugin(data, save_dir, launcher):
     return run(
         *launcher, "fairseq-hydra-train", "--config-dir", ROOT / "configs/pretraining", "--config-name", "base",
         f"task.data={data}", f"task.tokens_per_sample={TOKENS}", "model._name=tupe_tiny", *KEYS, "common.cpu=true",
-        "common.fp16=false", "dataset.num_workers=0", "optimization.max_update=2", f"checkpoint.save_dir={save_dir}",
-        "~hydra.callbacks.user_dir", check=False,
+        "common.fp16=false", "dataset.num_workers=0", "optimization.max_update=2", "lr_scheduler.warmup_updates=1",
+        "dataset.batch_size=8", f"checkpoint.save_dir={save_dir}", "~hydra.callbacks.user_dir", check=False,
     )  # fmt: skip
 
 

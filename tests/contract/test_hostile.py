@@ -148,7 +148,7 @@ def test_settings_that_fairseq_would_evaluate(form, arch, state, data, glue, tmp
     task = {"source_lang": "en", "target_lang": "de", "data": ""}
     if form == "args":
         name = "masked_lm" if arch == "tupe_tiny" else "translation"
-        changed = {"cfg": None, "args": Namespace(**{**cli.SIZE, "arch": arch, "task": name, **task, **texts})}
+        changed = {"args": Namespace(**{**cli.SIZE, "arch": arch, "task": name, **task, **texts})}
     else:
         parts = {"model": {**state["cfg"]["model"], **texts, "_name": arch}, "task": {**task, "_name": "translation"}}
         changed = {"cfg": {**state["cfg"], **parts}}

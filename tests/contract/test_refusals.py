@@ -51,8 +51,7 @@ def test_3_another_dictionary_of_a_translation(translator, parallel, tmp_path):
 
 
 OTHER_FUNCTIONS = [
-    ("tupe_r_tiny", (), ("--relative-max-distance", 7)),
-    ("tupe_r_tiny", (), ("--reset", "release")),
+    ("tupe_r_tiny", (), ("--relative-max-distance", 100)),
     ("rope_tiny", (), ("--rotary-base", 500)),
     ("tupe_a_tiny", ("--content-terms", 2), ("--content-terms", 1)),
 ]

@@ -11,8 +11,9 @@ import torch
 from tests.commands import ROOT, environment
 from tests.contract import commands as cli
 
-#: Flags of a run, and the number of its processes. Epochs have 8 updates where 100 sequences make one.
-SECOND = ("--batch-size", 32)
+#: An epoch has fewer than 10 updates.
+SECOND = ("--batch-size", 64)
+#: Flags of a run, and the number of its processes.
 RUNS = {
     "float32": ((), 1),
     "bf16": (("--bf16", "--optimizer", "fused_adamw"), 1),
@@ -98,6 +99,7 @@ def test_killed_and_gone_on_with(name, whole, data, tmp_path):
     command = cli.train_command("words", data, tmp_path, "--max-update", 20, "--save-interval-updates", 5, *flags)
     killed = run(command, processes, kill_at=11)
     assert 11 in killed and 20 not in killed
+    assert bool([*tmp_path.glob("checkpoint_2_10.pt")]) == (SECOND[0] in flags and SECOND[1] in flags)
     resumed = run(command, processes)
     assert resumed[0] in (6, 11, 16) and resumed[-1] == 20
     # workers that load the data change nothing
