@@ -10,13 +10,7 @@ import torch
 from tests.commands import train_log
 from tests.contract import commands as cli
 from tests.contract.commands import ElectraModel, TupeModel, opened
-from tests.contract.conftest import CLASSES, LANGUAGES, LINES, ROWS
-
-WITHOUT_TUPE = """
-import sys
-sys.modules.update(dict.fromkeys(("tupe", "fairseq")))  # an import of them fails
-import torch, transformers
-"""
+from tests.contract.conftest import CLASSES, LANGUAGES, LINES, ROWS, THINGS
 
 
 def features(checkpoint, data, tokens, kind=TupeModel):
@@ -55,9 +49,8 @@ def test_from_finetuning_to_predictions(finetuned, checkpoint, glue, tmp_path):
     again = cli.sweep("glue", checkpoint, glue, out, names="CoLA", lrs="1e-2,1e-4").stdout
     assert [path.stat().st_mtime_ns for path in out.rglob("result.json")] == written
     assert [line for line in again.splitlines() if line.startswith("|")]
-    ours, theirs, *_ = json.loads(
-        cli.tupe("table", f"TUPE-R={out}", options=("--published", "--format", "json")).stdout
-    )
+    options = ("--published", "--format", "json")
+    ours, theirs, *_ = json.loads(cli.tupe("table", f"TUPE-R={out}", options=options).stdout)
     scores = [json.loads(path.read_text())["score"] for path in out.rglob("result.json")]
     assert ours["system"] == "TUPE-R" and ours["cells"]["CoLA"]["score"] == pytest.approx(max(scores))
     assert theirs["cells"]["CoLA"]["score"] > 50
@@ -67,7 +60,10 @@ def test_from_finetuning_to_predictions(finetuned, checkpoint, glue, tmp_path):
     assert len(rows) == 1 + ROWS and {row.split("\t")[1] for row in rows[1:]} <= {"0", "1"}
 
 
-LOADED = """
+WITHOUT_TUPE = """
+import sys
+sys.modules.update(dict.fromkeys(("tupe", "fairseq")))  # an import of them fails
+import torch, transformers
 model = transformers.AutoModel.from_pretrained({folder!r}, trust_remote_code=True).eval()
 tokenizer = transformers.AutoTokenizer.from_pretrained({folder!r}, trust_remote_code=True)
 tokens = torch.tensor(tokenizer("Anna sees the house")["input_ids"])[None]
@@ -86,7 +82,7 @@ sys.exit("padding on the left is taken")
 def test_exported_loaded_without_tupe_and_imported_again(checkpoint, data, tmp_path):
     folder, out = tmp_path / "exported", tmp_path / "features.pt"
     cli.tupe("export", checkpoint, data, out=folder)
-    cli.python(WITHOUT_TUPE + LOADED.format(folder=str(folder), out=str(out)))
+    cli.python(WITHOUT_TUPE.format(folder=str(folder), out=str(out)))
     tokens, found = torch.load(out)
     expected = features(checkpoint, data, tokens)
     assert tokens.shape[1] > 4
@@ -138,8 +134,7 @@ def squad(*paragraphs):
 
 def test_many_languages(checkpoint, data, glue, tmp_path):
     """XNLI, and questions tested on XQuAD and MLQA: a sweep, its predictions and its table."""
-    english = squad(*[(f"Anna sees {thing}.", "Who?", "Anna") for thing in ("the house", "a red car", "Bob")] * 4)
-    (tmp_path / "en.json").write_text(english)
+    (tmp_path / "en.json").write_text(squad(*[(f"Anna sees {thing}.", "Who?", "Anna") for thing in THINGS] * 2))
     for language in ("ar", "zh"):
         text = squad((LINES[language], "?", LINES[language][4:9]))
         (tmp_path / f"{language}.json").write_text(text, encoding="utf-8")

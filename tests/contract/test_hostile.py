@@ -139,21 +139,17 @@ def test_no_command_runs_it(state, checkpoint, finetuned, data, glue, bert, tmp_
         assert cli.tupe(name, *inputs, out=tmp_path / name, check=False).returncode and not witness.exists(), name
 
 
-@pytest.mark.parametrize("form", ["args", "cfg"])
-@pytest.mark.parametrize("arch", ["tupe_tiny", "fconv"])
-def test_settings_that_fairseq_would_evaluate(form, arch, state, data, glue, tmp_path):
-    """fairseq prefers `args`, and evaluates texts of models that have no dataclass."""
+@pytest.mark.parametrize("form", ["args", "args beside cfg", "cfg"])
+def test_settings_that_fairseq_would_evaluate(form, state, data, glue, tmp_path):
+    """fairseq prefers `args`, and evaluates the layers of `fconv`."""
     witness, path = tmp_path / "witness", tmp_path / "bad.pt"
-    texts = dict.fromkeys(("lr", "update_freq", "adam_betas", "encoder_layers"), code(witness))
-    task = {"source_lang": "en", "target_lang": "de", "data": ""}
-    if form == "args":
-        name = "masked_lm" if arch == "tupe_tiny" else "translation"
-        changed = {"args": Namespace(**{**cli.SIZE, "arch": arch, "task": name, **task, **texts})}
-    else:
-        parts = {"model": {**state["cfg"]["model"], **texts, "_name": arch}, "task": {**task, "_name": "translation"}}
-        changed = {"cfg": {**state["cfg"], **parts}}
-    torch.save({**state, **changed}, path)
+    layers = {"encoder_layers": code(witness), "decoder_layers": code(witness)}
+    model = {"cfg": {**state["cfg"], "model": {**state["cfg"]["model"], **layers, "_name": "fconv"}}}
+    args = Namespace(arch="fconv", task="masked_lm", criterion="masked_lm", data=str(data), **layers)
+    changes = {"args": {"args": args, "cfg": None}, "args beside cfg": {"args": args}, "cfg": model}
+    torch.save({**state, **changes[form]}, path)
     assert fails(opened, path, data)
+    assert cli.tupe("describe", path, check=False).returncode
     assert cli.finetune("CoLA", path, glue, tmp_path / "run", check=False).returncode
     assert cli.tupe("export", path, data, out=tmp_path / "exported", check=False).returncode
     assert not witness.exists()
@@ -173,7 +169,7 @@ def damaged(kind, whole, weights):
             for member in stored.infolist():
                 archive.writestr(member.filename, stored.read(member), zipfile.ZIP_DEFLATED)
     elif kind == "TorchScript":
-        torch.jit.script(torch.nn.Linear(1, 1)).save(made)
+        torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), made)
     return whole[: len(whole) // 2] if kind == "cut short" else made.getvalue()
 
 

@@ -13,13 +13,14 @@ from tests.contract import commands as cli
 
 #: An epoch has fewer than 10 updates.
 SECOND = ("--batch-size", 64)
-#: Flags of a run, and the number of its processes.
+#: Flags of a run, and the number of its processes. A translation has batches by length, drawn in its first epoch.
 RUNS = {
     "float32": ((), 1),
     "bf16": (("--bf16", "--optimizer", "fused_adamw"), 1),
     "fp16": (("--fp16", "--fp16-scale-window", 4, "--fp16-init-scale", 16), 1),
     "two processes": (("--batch-size", 4), 2),
     "second epoch": (SECOND, 1),
+    "translation": ((cli.PADDED_ON_THE_RIGHT, *SECOND), 1),
     "workers": ((*SECOND, "--num-workers", 2), 1),
     "ELECTRA": (("--arch", "electra_tupe_r_tiny", "--criterion", "tupe_electra", "--generator-size", 0.5), 1),
 }
@@ -77,16 +78,23 @@ def state(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(data, tmp_path_factory):
+def command(data, parallel):
+    """`command(name, folder, *options)`: that of a run."""
+    kinds = {"translation": ("translation", parallel)}
+    return lambda name, folder, *options: cli.train_command(
+        *kinds.get(name, ("words", data)), folder, "--max-update", 20, *RUNS[name][0], *options
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(command, tmp_path_factory):
     """`whole(name)`: the state after an uninterrupted run, made once."""
     found = {}
 
     def whole(name):
         if name not in found:
-            flags, processes = RUNS[name]
             folder = tmp_path_factory.mktemp("whole")
-            logged = run(cli.train_command("words", data, folder, "--max-update", 20, *flags), processes)
-            assert logged == list(range(1, 21))
+            assert run(command(name, folder), RUNS[name][1]) == list(range(1, 21))
             found[name] = state(folder)
         return found[name]
 
@@ -94,13 +102,13 @@ def whole(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_killed_and_gone_on_with(name, whole, data, tmp_path):
+def test_killed_and_gone_on_with(name, whole, command, tmp_path):
     flags, processes = RUNS[name]
-    command = cli.train_command("words", data, tmp_path, "--max-update", 20, "--save-interval-updates", 5, *flags)
-    killed = run(command, processes, kill_at=11)
+    saves = command(name, tmp_path, "--save-interval-updates", 5)
+    killed = run(saves, processes, kill_at=11)
     assert 11 in killed and 20 not in killed
-    assert bool([*tmp_path.glob("checkpoint_2_10.pt")]) == (SECOND[0] in flags and SECOND[1] in flags)
-    resumed = run(command, processes)
+    assert (tmp_path / "checkpoint_1_10.pt").exists() == (SECOND[1] not in flags)
+    resumed = run(saves, processes)
     assert resumed[0] in (6, 11, 16) and resumed[-1] == 20
     # workers that load the data change nothing
     expected, found = whole("second epoch" if name == "workers" else name), state(tmp_path)
