@@ -1,16 +1,11 @@
 """Compiles the Triton kernels for given GPUs, without one, and shows what they need.
 
-    python benchmarks/compile_kernels.py                      # every tile of the table, for all kinds of GPUs
-    python benchmarks/compile_kernels.py --quick              # bf16 and heads of 64, for Hopper
-    python benchmarks/compile_kernels.py --tile 128 64 8 3    # the same with another tile
-    python benchmarks/compile_kernels.py --quick --ptxas PATH   # the machine code by that ptxas
+    python benchmarks/compile_kernels.py             # every tile of the table, for all kinds of GPUs
+    python benchmarks/compile_kernels.py --quick     # bf16 and heads of 64, for Hopper
 
 Ends with 1 if a kernel needs more shared memory than a block of that GPU may have, if Hopper's wgmma instructions
-wait for each other, which ptxas calls serialized, if its machine code writes a register that a wgmma still reads
-(`sass.py`; `without waits` is the control), or if it has atomics. Spills are bytes a thread: some dozens matter little,
-hundreds do. `copies` are asynchronous ones of 16 bytes, `small copies` of fewer; `loop` is the number of instructions
-of the inner loop, of a warp. Without --ptxas the machine code is by every ptxas that is there: Triton's own, or that of
-TRITON_PTXAS_PATH, and for Hopper that of the extra `gpu`.
+wait for each other, which ptxas calls serialized, or if it has atomics. Spills are bytes a thread: some dozens matter
+little, hundreds do. `copies` are asynchronous ones of 16 bytes, `small copies` of fewer.
 """
 
 import argparse
@@ -21,15 +16,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import sass
 import torch
-import triton
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.driver import driver
 
 from tupe.attention.kernels import launch, tiles
-from tupe.attention.verification import compiler
 
 #: capability: (name, column of tiles.TILES, bytes of shared memory that a block may have)
 GPUS = {
@@ -42,7 +35,6 @@ GPUS = {
     120: ("RTX 50", "small", 99 << 10),
 }
 KINDS = ("dense", "packed", "TUPE-R", "DIET-ABS", "dense, float32 bias")  # the third and fourth in parts
-BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 class Target(CudaDriver):
@@ -105,41 +97,28 @@ def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> lis
     return launches
 
 
-def report(kernel, capability: int, ptxas: Path) -> dict[str, object]:
-    """Compile a kernel's PTX by `ptxas`; return its registers, spills, shared memory and inner loop."""
+def report(kernel, capability: int) -> dict[str, object]:
+    """Compile a kernel's PTX by Triton's ptxas; return its registers, spills and shared memory."""
     with tempfile.TemporaryDirectory() as folder:
-        source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source = Path(folder) / "kernel.ptx"
         source.write_text(kernel.asm["ptx"])
         name = f"sm_{capability}" + "a" * (capability >= 90)
-        command = [str(ptxas), "-v", f"--gpu-name={name}", str(source), "-o", str(cubin)]
+        command = [get_ptxas(capability).path, "-v", f"--gpu-name={name}", str(source), "-o", f"{folder}/kernel.cubin"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-        code, loops = sass.parse(sass.disassemble(cubin.read_bytes(), BIN / "nvdisasm"))
     return {
         "registers": int(re.search(r"Used (\d+) registers", said)[1]),
         "spill": int(re.search(r"(\d+) bytes spill stores", said)[1]),
         "shared": kernel.metadata.shared,
         "wgmma": kernel.asm["ptx"].count("wgmma.mma_async"),
-        "in registers": sum(bool(instruction.reads_as_operand()) for instruction in code),
-        "early writes": len(sass.early_writes(code, loops)),
-        "without waits": len(sass.early_writes(code, loops, waits=False)),
         "atomics": len(re.findall(r"\b(?:atom|red)\.", kernel.asm["ptx"])),
         "copies": len(re.findall(r"cp\.async\.cg[^\n]*, 0x10|cp\.async\.cg[^\n]*, 16", kernel.asm["ptx"])),
         "small copies": len(re.findall(r"cp\.async\.ca", kernel.asm["ptx"])),
-        "loop": sum(sass.inner_loop(code, loops).values()),
         "serialized": "serialized" in said,
     }
 
 
-def compilers(capability: int, named: Path | None) -> list[Path]:
-    """Return the ptxas to compile with: the one named, or Triton's, and for Hopper that of the extra `gpu` too."""
-    if named is not None:
-        return [named]
-    wheel = compiler.wheel_ptxas() if capability == 90 else None
-    return [path for path in dict.fromkeys((compiler.ptxas(divmod(capability, 10)), wheel)) if path is not None]
-
-
-def check(capability: int, tile: list[int] | None, named: Path | None, **case) -> bool:
-    """Print a line for each kernel and compiler; tell whether all fit and none writes too early."""
+def check(capability: int, **case) -> bool:
+    """Print a line for each kernel; tell whether all fit."""
     name, column, limit = GPUS[capability]
     driver.set_active(Target(capability))
     tiles.memory = lambda device: column
@@ -148,39 +127,24 @@ def check(capability: int, tile: list[int] | None, named: Path | None, **case) -
     print(f"{name}: {case}")
     fits = True
     for kernel, grid, blocks, arguments in kernels(**case):
-        if tile is not None:
-            blocks = {**blocks, **dict(zip(("BLOCK_M", "BLOCK_N", "num_warps", "num_stages"), tile))}
-        compiled = kernel.warmup(grid=grid, **arguments, **blocks)
-        for ptxas in compilers(capability, named):
-            needs = report(compiled, capability, ptxas)
-            threads, weights = 32 * blocks["num_warps"], blocks["BLOCK_M"] * blocks["BLOCK_N"]
-            needs["a weight"] = round(needs["loop"] * threads / weights, 1)
-            if needs["in registers"] and not needs["without waits"]:  # the same code made wrong on purpose
-                sys.exit("error: the check of early writes does not see them where every wait is taken away.")
-            fits &= needs["shared"] <= limit and not (needs["serialized"] or needs["early writes"] or needs["atomics"])
-            said = "  ".join(f"{key} {value:>6}" for key, value in needs.items())
-            version = compiler.ptxas_version(ptxas)
-            print(f"  {kernel.__name__:<24} {tuple(blocks.values())[:4]!s:<16} ptxas {version:<9} {said}", flush=True)
+        needs = report(kernel.warmup(grid=grid, **arguments, **blocks), capability)
+        fits &= needs["shared"] <= limit and not (needs["serialized"] or needs["atomics"])
+        said = "  ".join(f"{key} {value:>6}" for key, value in needs.items())
+        print(f"  {kernel.__name__:<24} {tuple(blocks.values())!s:<16} {said}", flush=True)
     return fits
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only bf16 and heads of 64")
-    parser.add_argument("--tile", type=int, nargs=4, metavar=("M", "N", "WARPS", "STAGES"), help="implies --quick")
-    parser.add_argument("--variants", nargs="+", default=[], choices=tiles.VARIANTS, help="of tiles.VARIANTS: turn on")
-    parser.add_argument("--ptxas", type=Path, help="default: every one that is there")
     parser.add_argument("--gpus", type=int, nargs="+", choices=GPUS, help="default: all; Hopper with --quick")
     args = parser.parse_args()
-    if args.ptxas is not None and compiler.ptxas_version(args.ptxas) is None:
-        sys.exit(f"error: {args.ptxas} does not run: name a ptxas.")
-    tiles.VARIANTS.update(dict.fromkeys(args.variants, True))
     gpus, dtypes, widths = args.gpus or GPUS, (torch.bfloat16, torch.float32), (64, 128)
-    if args.quick or args.tile:
+    if args.quick:
         gpus, dtypes, widths = args.gpus or (90,), (torch.bfloat16,), (64,)
     cases = itertools.product(gpus, dtypes, widths, KINDS)
     results = [
-        check(gpu, args.tile, args.ptxas, dtype=dtype, width=width, bias=bias)
+        check(gpu, dtype=dtype, width=width, bias=bias)
         for gpu, dtype, width, bias in cases
         if not (dtype == torch.float32 and "float32" in bias)
     ]

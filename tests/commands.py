@@ -23,7 +23,7 @@ REAL = f"{BIN}{os.pathsep}{os.environ['PATH']}"
 
 def environment(**more):
     """That of the tests, with the commands of this tree."""
-    programs = forked.programs(more.get("TRITON_INTERPRET") == "1")
+    programs = forked.programs()
     path = (programs, ROOT / ".venv/bin", BIN, os.environ["PATH"])
     return {**os.environ, "PATH": os.pathsep.join(map(str, path)), **more}
 

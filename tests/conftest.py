@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
-os.environ["TUPE_CHECK_KERNELS"] = "0"  # no test depends on what the user's cache says of the kernels
 
 import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
 import pytest
@@ -37,7 +36,6 @@ SLOW = (
     "end_to_end/test_quickstart",
     "end_to_end/",
     "fairseq_patches/test_epochs",
-    "attention/test_triton_compiles",
     "attention/test_triton",
     "models/test_compile",
     "doctor/",
@@ -56,9 +54,6 @@ SLOW = (
     "fairseq_patches/test_stop",
     "attention/test_benchmark",
     "benchmarks/",
-    "attention/test_addresses",
-    "attention/verification/test_check",
-    "attention/verification/test_trusted",
     "checkpoints/foreign/test_own_tasks",
     "checkpoints/test_card",
     "contract/test_loss",
@@ -85,7 +80,6 @@ SLOW = (
     "fairseq_patches/test_translation",
     "fairseq_patches/test_data",
     "fairseq_patches/test_saving",
-    "pretended_cuda/",
     "optim/",
     "test_packaging",
     "test_reference",
@@ -105,10 +99,6 @@ SLOW = (
     "analysis/test_length.py::test_picture",
     "analysis/test_logits.py::test_pictures",
 )
-
-
-def pytest_addoption(parser):
-    parser.addoption("--all-pairs", action="store_true", help="all cases of tests/pretended_cuda, not six of them")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -51,11 +51,8 @@ PYTHON_OF_FORKS = "python_of_forks"
 
 
 @functools.cache
-def programs(interpreted=False):
-    """The folder of the programs; the process that they ask, one for all tests of this one, ends with it.
-
-    interpreted: that process imports Triton so that it is interpreted, which cannot be changed later.
-    """
+def programs():
+    """The folder of the programs; the process that they ask, one for all tests of this one, ends with it."""
     folder = Path(tempfile.mkdtemp(prefix="tupe-"))
     request = f"exec {shlex.quote(sys.executable)} -SE {shlex.quote(__file__)} {folder / 'socket'}"
     for name in COMMANDS:
@@ -76,9 +73,8 @@ def programs(interpreted=False):
     (folder / "sitecustomize.py").write_text(f"import sys\n\nsys.executable = {str(folder / PYTHON_OF_FORKS)!r}\n")
     write(folder / PYTHON_OF_FORKS, f'{of_forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
-    environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if interpreted else {})}
     # 1 may be pytest-xdist's own
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=2)
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=2)
     atexit.register(end, process, os.getpid(), folder)
     return folder
 

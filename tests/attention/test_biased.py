@@ -1,16 +1,18 @@
-"""Every backend against the float64 reference, forward and backward; what is refused."""
+"""Every backend against the float64 reference, forward and backward, and the choice of `auto`."""
 
-import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tupe.attention import BACKENDS, biased_attention
-from tupe.attention.verification.bounds import BOUNDS
-from tupe.errors import UserError
-from tupe.position import PositionTerms, StructuredBias
+from tupe.attention import BACKENDS, biased_attention, prefers_structured, takes_packed
+from tupe.attention.biased import choose_backend
+from tupe.attention.kernels.check import BOUNDS
+from tupe.position import StructuredBias
+
+LEARNING = [name for name in BACKENDS if name != "flex"]  # FlexAttention has no backward pass on a CPU
 
 
 def inputs(batch, heads, t_q, t_k, width, dtype, padded, seed, spread=1.0):
@@ -37,7 +39,7 @@ def run(tensors, mask, dtype, backend):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    backend=st.sampled_from([*BACKENDS, "auto"]),
+    backend=st.sampled_from([*LEARNING, "auto"]),
     dtype=st.sampled_from(list(BOUNDS)),
     batch=st.integers(1, 3),
     heads=st.integers(1, 3),
@@ -75,7 +77,7 @@ def test_reference_gradients():
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LEARNING)
 @pytest.mark.parametrize("dtype", BOUNDS)
 def test_large_logits_stay_finite_and_all_padding_gives_zeros(backend, dtype):
     tensors, mask = inputs(2, 2, 7, 7, 16, dtype, True, 2, spread=10.0)
@@ -99,7 +101,7 @@ def test_padded_keys_change_nothing(backend):
     torch.testing.assert_close(out[:, :, :3], short)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LEARNING)
 def test_dropout_rate_and_scale(backend):
     torch.manual_seed(0)
     length, p = 64, 0.3
@@ -113,79 +115,9 @@ def test_dropout_rate_and_scale(backend):
     torch.testing.assert_close(still, torch.full_like(still, 1 / length))
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"key": torch.zeros(2, 3, 5, 8)}, "key"),
-        ({"value": torch.zeros(2, 3, 6, 4)}, "value"),
-        ({"bias": torch.zeros(2, 5, 5)}, "broadcast"),
-        ({"bias": torch.zeros(5, 4)}, "broadcast[^;]*$"),
-        ({"bias": torch.zeros(5, 3, 3)}, r"broadcast .*; heads come before the length: .* by transpose\(1, 2\)"),
-        ({"key_padding_mask": torch.zeros(2, 3, dtype=torch.bool)}, "must be .*; heads come before the length"),
-        ({"bias": torch.zeros(5, 5, dtype=torch.bool)}, "bias is torch.bool, but is added"),
-        ({"bias": torch.zeros(5, 5, dtype=torch.int64)}, "bias is torch.int64, but is added"),
-        ({"bias": PositionTerms(torch.zeros(5, 5))}, r"bias is a PositionTerms, .* give a tensor, position\(n\).bias"),
-        ({"key_padding_mask": torch.zeros(2, 4, dtype=torch.bool)}, "key_padding_mask"),
-        ({"key_padding_mask": torch.zeros(2, 5)}, "key_padding_mask is torch.float32, but must be torch.bool"),
-        ({"key_padding_mask": torch.zeros(2, 5, dtype=torch.uint8)}, "key_padding_mask is torch.uint8"),
-        ({"key": torch.zeros(2, 3, 5, 4, device="meta")}, "^key is on meta, not on cpu as the others: move it there$"),
-        ({"query": torch.zeros(2, 3, 5, 4).double()}, "one type, but are torch.float64, torch.float32"),
-        (
-            {"bias": StructuredBias(segment=torch.zeros(3, 2, 2), segments=torch.full((2, 5), 2))},
-            "segments are torch.int64, but must be torch.bool",
-        ),
-        ({"key": [[0.0]]}, r"^key is \[\[0.0\]\], but must be a tensor$"),
-        ({"bias": torch.ones(1, 1, 1, 1, device="meta")}, "^bias is on meta, not on cpu as the others"),
-        ({"key_padding_mask": torch.zeros(2, 5, dtype=torch.bool, device="meta")}, "^key_padding_mask is on meta"),
-        (
-            {"bias": StructuredBias(relative=[0.0] * 9)},
-            r"^StructuredBias\.relative is \[0.0, .*, but must be a tensor$",
-        ),
-        ({"bias": StructuredBias(relative=torch.zeros(3, 9, device="meta"))}, r"^StructuredBias\.relative is on meta"),
-        (
-            {"bias": StructuredBias(torch.zeros(3, 5, 2), torch.zeros(3, 5, 2).double())},
-            r"^StructuredBias\.query is torch.float32, but key torch.float64: give both in one type$",
-        ),
-        (
-            dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4).to(torch.float8_e4m3fn)),
-            "^query, key and value are torch.float8_e4m3fn, but must be floating",
-        ),
-        ({"scale": torch.ones(2)}, r"^scale is tensor\(\[1., 1.\]\), but must be a finite number"),
-        ({"query": torch.zeros(2, 3, 5, 4).to_sparse()}, "^query is a tensor of torch.sparse_coo, but must be dense"),
-        ({"bias": torch.zeros(5, 5).to_sparse()}, "^bias is a tensor of torch.sparse_coo, but must be dense"),
-        ({"query": torch.zeros(2, 3, 5, 4).numpy()}, r"^query is a ndarray \(2, 3, 5, 4\), but must be a tensor$"),
-        ({"key_padding_mask": [[False]]}, r"^key_padding_mask is \[\[False\]\], but must be a tensor$"),
-        (dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4).long()), "are torch.int64, but must be floa"),
-        ({"scale": math.nan}, r"^scale is nan, but must be a finite number: give position\.scale\(d_h\)$"),
-        ({"scale": math.inf}, "^scale is inf"),
-        ({"scale": None}, "^scale is None"),
-        ({"dropout_p": math.nan, "training": True}, "^dropout_p is nan, but must be a number from 0 to 1$"),
-        ({"scale": True}, "^scale is True, but must be a finite number"),
-        ({"dropout_p": True}, "^dropout_p is True, but must be a number"),
-        ({"dropout_p": -1.0}, "^dropout_p is -1.0"),
-        ({"training": "no"}, "^training is 'no', but must be True or False$"),
-        ({"causal": 1}, "^causal is 1, but must be True or False$"),
-        ({"backend": "flash"}, "flash.*auto or one of reference, sdpa"),
-    ],
-)
-def test_bad_input(change, match):
-    arguments = dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4))
-    for backend in ("auto", *BACKENDS):
-        with pytest.raises(UserError, match=match):
-            biased_attention(**{**arguments, "scale": 1.0, "backend": backend, **change})
-
-
-@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])  # made in the test: jagged ones import Triton
-def test_nested_tensors(layout):
-    query = torch.nested.nested_tensor([torch.zeros(3, 4)], layout=layout)
-    padded = torch.zeros(2, 3, 5, 4)
-    with pytest.raises(UserError, match=r"^query is a nested tensor, .*: give query\.to_padded_tensor\(0\)$"):
-        biased_attention(query, padded, padded, scale=1.0)
-
-
 @pytest.mark.parametrize("padding", [None, [False, False, True, True], [False, True, False, True]])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", LEARNING)
 @pytest.mark.parametrize("dtype", BOUNDS)
 def test_a_row_that_the_bias_hides_is_zero(backend, dtype, causal, padding):
     (query, key, value, bias), _ = inputs(2, 2, 4, 4, 8, dtype, False, 4)
@@ -216,3 +148,40 @@ def test_no_keys_give_zeros(backend):
     query, none = torch.ones(2, 3, 5, 4, requires_grad=True), torch.ones(2, 3, 0, 4)
     out = biased_attention(query, none, none, torch.ones(3, 5, 0), scale=1.0, backend=backend)
     assert torch.equal(out, torch.zeros(2, 3, 5, 4))
+
+
+def choice(backend, bias=None, device="cpu", dtype=torch.float32, width=64, dropout_p=0.0):
+    """The name of the chosen backend, for a device that may not be here."""
+    query = SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(2, 3, 5, width))
+    return choose_backend(backend, query, bias, dropout_p).__name__
+
+
+def test_auto():
+    dense, factors = torch.zeros(3, 5, 5), StructuredBias(torch.zeros(3, 5, 8), torch.zeros(3, 5, 8))
+    learnt, by_distance = dense.clone().requires_grad_(), factors._replace(relative=torch.zeros(3, 9))
+    assert choice("auto", learnt) == choice("auto", dense, dropout_p=0.1) == "reference"
+    assert choice("auto", dense) == choice("auto") == choice("auto", learnt, dtype=torch.bfloat16) == "sdpa"
+    assert choice("auto", factors) == choice("auto", factors, "cuda") == "factors"
+    assert choice("auto", by_distance, "cuda") == choice("auto", learnt, "cuda", dropout_p=0.1) == "sdpa"
+    with torch.no_grad():
+        assert choice("auto", learnt) == "sdpa"
+
+
+def test_backends_that_cannot_take_the_tensors():
+    assert choice("triton", device="cuda") == "triton"
+    assert choice("triton") == choice("triton", device="cuda", width=129) == "sdpa"
+    assert choice("triton", device="cuda", dtype=torch.float64) == "sdpa"
+    assert choice("factors", torch.zeros(3, 5, 5)) == "sdpa"
+
+
+def test_who_gets_parts_and_tokens_side_by_side():
+    assert prefers_structured("triton", "cuda", 2048, 64) and not prefers_structured("triton", "cuda", 2047, 64)
+    assert prefers_structured("triton", "cuda", 16, 64, segments=True)
+    assert not prefers_structured("triton", "cuda", 2048, 129)
+    assert prefers_structured("auto", "cuda", 16, 64, in_factors=True) and not prefers_structured(
+        "auto", "cuda", 16, 64
+    )
+    assert not prefers_structured("auto", "cpu", 16, 64, in_factors=True)
+    assert prefers_structured("factors", "cpu", 16, 64, in_factors=True) and prefers_structured("flex", "cpu", 16, 64)
+    assert takes_packed("triton", "cuda", torch.bfloat16, 64) and takes_packed("flex", "cuda", torch.float32, 64)
+    assert not takes_packed("auto", "cuda", torch.bfloat16, 64) and not takes_packed("flex", "cpu", torch.float32, 64)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.attention import biased_attention
-from tupe.attention.verification.bounds import BOUNDS
+from tupe.attention.kernels.check import BOUNDS
 from tupe.position import StructuredBias
 
 
@@ -35,7 +35,7 @@ def run(tensors, which, dtype, backend, **options):
     return [out.detach(), *(leaf.grad for leaf in leaves if leaf is not None)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     dtype=st.sampled_from(list(BOUNDS)),
     heads=st.integers(1, 3),

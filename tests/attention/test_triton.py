@@ -5,16 +5,15 @@ import inspect
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import Phase, example, given, settings
-from hypothesis import strategies as st
 
 from tests.models.largest_tensor import LargestTensor
-from tupe.attention import biased_attention
-from tupe.attention.reference import reference
-from tupe.attention.verification.bounds import BOUNDS
+from tupe.attention.kernels import check
+from tupe.attention.kernels.check import BOUNDS
 from tupe.position import StructuredBias
+from tupe.util import UserError
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -33,13 +32,13 @@ with interpreter():
     triton = pytest.importorskip("triton")
     import triton.language as tl
 
-    from tupe.attention.kernels import tiles
     from tupe.attention.kernels.dropout import philox
     from tupe.attention.kernels.launch import Inputs, Launcher, Options, with_aligned_rows
     from tupe.attention.triton_attention import triton_attention
 
     if not ON_GPU:
         from triton.runtime import interpreter as interpreting
+        from triton.runtime.interpreter import interpreter_builder
 
         @functools.cache
         def replaced(place):
@@ -123,31 +122,23 @@ def padding(kind, batch, t_k):
     return mask
 
 
-lengths = st.integers(1, LONGEST)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-# On a GPU each example compiles kernels, and shrinking one takes hundreds.
-several = settings(
-    max_examples=16 if ON_GPU else 5, deadline=None, phases=(Phase.explicit, Phase.generate) if ON_GPU else tuple(Phase)
-)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@several
-@given(
-    batch=st.integers(1, 3),
-    heads=st.integers(1, 2),
-    t_q=lengths,
-    t_k=lengths,
-    width=st.sampled_from([16, 20, 48, 64, 80, 128]),
-    kind=st.sampled_from(["none", "right", "one", "all"]),
-    bias=st.sampled_from([None, "heads", "one", "keys", "sequences"]),
-    causal=st.booleans(),
-    seed=st.integers(0, 1000),
+@pytest.mark.parametrize(
+    ("dtype", "batch", "heads", "t_q", "t_k", "width", "kind", "bias", "causal"),
+    [
+        (torch.float32, 3, 2, 37, 40, 20, "right", "heads", False),
+        (torch.float32, 2, 1, 19, 35, 16, "none", "sequences", True),
+        (torch.float32, 2, 2, 33, 18, 48, "all", "one", False),
+        (torch.float32, 1, 2, 12, 1, 80, "none", "keys", False),  # a sum that is 0
+        (torch.float32, 2, 1, 1, 40, 16, "one", None, False),
+        (torch.float16, 3, 1, 40, 33, 64, "right", "heads", False),
+        (torch.bfloat16, 2, 2, 35, 35, 128, "right", "heads", True),
+    ],
 )
-@example(batch=1, heads=2, t_q=12, t_k=1, width=80, kind="none", bias="keys", causal=False, seed=1)  # a sum that is 0
-def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, seed):
-    causal = causal and t_q <= t_k
-    leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=seed)
+def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal):
+    leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=0)
     shape = {
         "heads": (heads, t_q, t_k),
         "one": (1, t_q, t_k),
@@ -155,9 +146,9 @@ def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, se
         "sequences": (batch, heads, t_q, t_k),
     }
     if bias is not None:
-        leaves.append(normal(*shape[bias], dtype=dtype, seed=seed + 3))
+        leaves.append(normal(*shape[bias], dtype=dtype, seed=3))
     mask = padding(kind, batch, t_k)
-    d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=seed + 4)
+    d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=4)
 
     def kernels(q, k, v, b=None):
         return triton_attention(q, k, v, b, mask, SCALE, 0.0, causal)
@@ -168,39 +159,36 @@ def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, se
     assert_close(got[4:], want[4:], dtype, terms=batch * heads * t_q * t_k)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@several
-@given(
-    batch=st.integers(1, 3),
-    heads=st.integers(1, 2),
-    t_q=lengths,
-    t_k=lengths,
-    width=st.sampled_from([16, 64]),
-    factor_width=st.sampled_from([1, 16, 24]),
-    parts=st.sampled_from(["factors", "relative", "both", "segments"]),
-    reset=st.booleans(),
-    segments=st.booleans(),
-    kind=st.sampled_from(["none", "right", "one", "all"]),
-    causal=st.booleans(),
-    seed=st.integers(0, 1000),
+FACTORS, DISTANCES = ("query", "key"), ("relative",)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "batch", "heads", "t_q", "t_k", "factor_width", "names", "kind", "causal"),
+    [
+        (torch.float32, 2, 2, 36, 40, 16, (*FACTORS, *DISTANCES, "theta"), "right", False),
+        (torch.float32, 3, 1, 33, 33, 24, (*FACTORS, *DISTANCES, "theta", "segment"), "one", True),
+        (torch.float32, 2, 1, 20, 40, 1, FACTORS, "none", True),
+        (torch.float32, 1, 2, 40, 7, 16, (*DISTANCES, "theta"), "none", False),
+        (torch.float32, 2, 2, 17, 17, 0, ("segment",), "all", False),
+        (torch.float16, 2, 1, 40, 40, 16, (*FACTORS, "theta", "segment"), "right", False),
+        (torch.bfloat16, 2, 2, 35, 35, 16, (*FACTORS, *DISTANCES, "theta", "segment"), "right", False),
+    ],
 )
-def test_structured_bias(
-    dtype, batch, heads, t_q, t_k, width, factor_width, parts, reset, segments, kind, causal, seed
-):
-    segments = segments or parts == "segments"
-    t_k = t_q if segments else t_k
-    causal = causal and t_q <= t_k
-    leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=seed)
-    shapes = {"query": (heads, t_q, factor_width), "key": (heads, t_k, factor_width)}
-    shapes = shapes if parts in ("factors", "both") else {}
-    shapes.update({"relative": (heads, t_q + t_k - 1)} if parts in ("relative", "both") else {})
-    shapes.update({"theta": (2, heads)} if reset and shapes else {})
-    shapes.update({"segment": (heads, 2, 2)} if segments else {})
+def test_structured_bias(dtype, batch, heads, t_q, t_k, factor_width, names, kind, causal):
+    leaves = qkv(batch, heads, t_q, t_k, 16, dtype=dtype, seed=0)
+    shapes = {
+        "query": (heads, t_q, factor_width),
+        "key": (heads, t_k, factor_width),
+        "relative": (heads, t_q + t_k - 1),
+        "theta": (2, heads),
+        "segment": (heads, 2, 2),
+    }
+    shapes = {name: shapes[name] for name in names}
     second = torch.arange(t_q, device=DEVICE) >= t_q // 2 + torch.arange(batch, device=DEVICE)[:, None]  # the sentence
-    sides = {"segments": second} if segments else {}
-    leaves += [normal(*shape, dtype=dtype, seed=seed + 3 + i) for i, shape in enumerate(shapes.values())]
+    sides = {"segments": second} if "segment" in shapes else {}
+    leaves += [normal(*shape, dtype=dtype, seed=3 + i) for i, shape in enumerate(shapes.values())]
     mask = padding(kind, batch, t_k)
-    d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=seed + 9)
+    d_out = normal(batch, heads, t_q, 16, dtype=dtype, seed=9)
 
     def kernels(q, k, v, *values):
         return triton_attention(q, k, v, StructuredBias(**dict(zip(shapes, values)), **sides), mask, SCALE, 0.0, causal)
@@ -327,17 +315,6 @@ def test_dropout_follows_the_generator():
     assert not torch.equal(one, other)
 
 
-def test_dropout_of_everything_is_zero():
-    assert not weights_after_dropout(1, 1, 17, 20, 1.0, seed=0).any()
-    leaves = [*qkv(1, 1, 17, 20, 16, seed=0), normal(1, 17, 20, seed=4)]
-
-    def kernels(q, k, v, bias):
-        return triton_attention(q, k, v, bias, None, SCALE, 1.0)
-
-    for result in gradients(kernels, leaves, normal(1, 1, 17, 16, seed=9), torch.float32):
-        assert torch.equal(result, torch.zeros_like(result))
-
-
 @pytest.mark.parametrize("structured", [False, True])
 def test_dropout_is_the_same_backward(structured):
     """With the mask that an identity for values shows, the reference's outputs and gradients are the kernels'."""
@@ -358,52 +335,6 @@ def test_dropout_is_the_same_backward(structured):
 
     want = gradients(built, leaves, d_out, torch.float64)
     assert_close(gradients(kernels, leaves, d_out, torch.float32), want, torch.float32)
-
-
-@pytest.mark.parametrize("structured", [False, True])
-def test_two_runs_have_the_same_bits(structured):
-    leaves = qkv(3, 1, 40, 40, 16, seed=0)
-    shapes = [(1, 40, 16), (1, 40, 16), (1, 79), (2, 1)] if structured else [(1, 40, 40)]
-    leaves += [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
-    d_out = normal(3, 1, 40, 16, seed=9)
-
-    def kernels(q, k, v, *bias):
-        torch.manual_seed(0)
-        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], None, SCALE, 0.1)
-
-    one, two = (gradients(kernels, leaves, d_out, torch.float32) for _ in range(2))
-    assert all(map(torch.equal, one, two))
-
-
-@pytest.mark.parametrize("kind", ["none", "all", "scattered"])
-@pytest.mark.parametrize("bias", ["dense", "parts", "side by side"])
-def test_masks_of_the_last_tile_alone(monkeypatch, kind, bias):
-    """`MASK_LAST` gives the same bits: a tile without hidden keys has nothing to look for."""
-    heads, length, lengths = 1, 40, (40, 33, 1)
-    mask = padding("right" if kind == "scattered" else kind, 3, length)
-    if kind == "scattered":
-        mask[0, 3] = mask[1, :2] = mask[2, 0] = True
-    starts = torch.tensor([0, *lengths], device=DEVICE).cumsum(0) if bias == "side by side" else None
-    leaves = qkv(3, heads, length, length, 16, seed=0)
-    shapes = [(heads, length, length)] if bias != "parts" else [(heads, length, 16)] * 2 + [(heads, 2 * length - 1)]
-    if starts is not None:
-        leaves = [torch.cat([x[b, :, :n] for b, n in enumerate(lengths)], 1)[None] for x in leaves]
-        mask = None if mask is None else torch.cat([mask[b, :n] for b, n in enumerate(lengths)])[None]
-    leaves += [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
-    d_out = normal(*leaves[0].shape, seed=9)
-
-    def kernels(q, k, v, *bias):
-        torch.manual_seed(0)
-        bias = StructuredBias(*bias) if len(bias) > 1 else bias[0]
-        return triton_attention(q, k, v, bias, mask, SCALE, 0.1, False, starts, 0 if starts is None else length)
-
-    results = []
-    for last in (False, True):
-        monkeypatch.setitem(tiles.VARIANTS, "MASK_LAST", last)
-        tiles.choose_tile.cache_clear()
-        results.append(gradients(kernels, leaves, d_out, torch.float32))
-    tiles.choose_tile.cache_clear()
-    assert all(map(torch.equal, *results))
 
 
 def largest(batch, heads, length, *bias_shapes):
@@ -491,10 +422,70 @@ def test_compiled_without_a_break(structured):
     assert all(map(torch.equal, one, two))
 
 
-@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
-def test_chosen_on_a_gpu():
-    query, key, value = (t.half() for t in qkv(2, 2, 33, 33, 32, seed=0))
-    bias = normal(2, 33, 33, seed=4).half()
-    out = biased_attention(query, key, value, bias, scale=SCALE)
-    assert torch.equal(out, triton_attention(query, key, value, bias, None, SCALE, 0.0))
-    assert_close([out], [reference(*(t.double() for t in (query, key, value, bias)), None, SCALE, 0.0)], torch.float16)
+def test_the_self_check():
+    found = check.errors(triton_attention, torch.device(DEVICE), torch.float32, LONGEST, 16)
+    assert len(found) == 14 and max(found.values()) < 1
+
+    def wrong(query, key, value, bias, *others):
+        return triton_attention(query, key, 0.9 * value, bias, *others)
+
+    found = check.errors(wrong, torch.device(DEVICE), torch.float32, LONGEST, 16)
+    assert min(found["dense bias, output"], found["structured bias, gradient of bias 2"]) > 1
+
+
+def test_wrong_kernels_are_refused_once_per_process(monkeypatch, caplog):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
+    device, asked = torch.device("cuda", 7), []
+    monkeypatch.setattr(check, "errors", lambda *_: asked.append(1) or {"dense bias, output": float("nan")})
+    with caplog.at_level("INFO"), pytest.raises(UserError, match="wrong on this GPU: the dense bias, output has nan"):
+        check.self_check(device, torch.float16)
+    assert "TRITON_PTXAS_PATH to the ptxas of CUDA 13.3" in caplog.text
+    monkeypatch.setattr(check, "errors", lambda *_: asked.append(1) or {"dense bias, output": 0.1})
+    for _ in range(2):
+        check.self_check(device, torch.float16)
+    assert len(asked) == 2
+
+
+def memory(tensor):
+    """The first address of a tensor's memory and the one behind it; a bias has room at the end of its rows."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+@pytest.fixture
+def touched(monkeypatch):
+    """The kernels that ran; an access beside the tensors that a kernel was given ends it with an error."""
+    kernels = []
+    run_kernel = Launcher.run
+
+    def run(self, kernel, grid, tile, **rows):
+        tensors = [x for x in {**self.arguments, **rows}.values() if isinstance(x, torch.Tensor) and x.numel()]
+        starts, ends = np.array([memory(tensor) for tensor in tensors], dtype=np.uint64).T
+        kernels.append(kernel.__name__)
+
+        def watched(access):
+            def call(pointers, *others):
+                mask = others[0 if access.__name__ == "create_masked_load" else 1].data
+                first = np.broadcast_to(pointers.data, mask.shape)[mask][:, None]
+                size = pointers.get_element_ty().primitive_bitwidth // 8
+                assert ((first >= starts) & (first + np.uint64(size) <= ends)).any(1).all(), "beside the tensors"
+                return access(pointers, *others)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("create_masked_load", "create_masked_store"):
+                patch.setattr(interpreter_builder, name, watched(getattr(interpreter_builder, name)))
+            run_kernel(self, kernel, grid, tile, **rows)
+
+    monkeypatch.setattr(Launcher, "run", run)
+    return kernels
+
+
+@pytest.mark.skipif(ON_GPU, reason="Triton's interpreter is watched")
+@pytest.mark.parametrize("length", [1, 35])
+def test_nothing_beside_the_tensors_is_touched(touched, length):
+    check.errors(triton_attention, torch.device(DEVICE), torch.float16, length, 20)
+    common = ["forward_kernel", "query_gradient_kernel", "key_gradient_kernel"]
+    assert touched == [*common, "bias_gradient_kernel", *common]

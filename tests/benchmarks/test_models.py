@@ -30,10 +30,8 @@ def rows(monkeypatch, capsys):
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("script", ["attention.py", "model.py", "translation.py", "tune_tiles.py"])
+@pytest.mark.parametrize("script", ["attention.py", "model.py", "translation.py"])
 def test_a_device_that_is_not_there(script, monkeypatch, capsys):
-    if script == "tune_tiles.py":
-        pytest.importorskip("triton")
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.setattr(sys, "argv", [script, "--device", "3 "])
     with pytest.raises(SystemExit, match=r"^2$"):

@@ -26,7 +26,6 @@ def test_the_trainer_is_chosen_by_what_it_trains():
 
 
 def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):
-    """The check of its attention kernels hangs on it."""
     asked = []
     monkeypatch.setattr(TupeModel, "before_training", lambda self, cfg: asked.append((type(self), cfg.model._name)))
     train(tmp_path, "--max-update", 1, "--disable-validation")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.small import small_batch
-from tupe.attention.verification.bounds import BOUNDS
+from tupe.attention.kernels.check import BOUNDS
 from tupe.models import unpadded
 from tupe.models.unpadded import Unpadded, group_sizes
 from tupe.systems import SYSTEMS

@@ -17,11 +17,9 @@ from tupe.attention.sdpa import sdpa
 from tupe.position.structured import StructuredBias
 
 
-def factors_obstacle(bias: Tensor | StructuredBias | None) -> str | None:
-    """Return why a bias cannot be columns of queries and keys, as a half sentence; `None` if it can."""
-    if not isinstance(bias, StructuredBias) or (bias.query is None and bias.segment is None):
-        return "the bias is not in factors"
-    return None if bias.relative is None else "a bias by distance has no factors"
+def has_only_factors(bias: Tensor | StructuredBias | None) -> bool:
+    """Tell whether a bias can become columns of queries and keys."""
+    return isinstance(bias, StructuredBias) and bias.relative is None
 
 
 def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tuple[Tensor, Tensor]:

@@ -1,60 +1,73 @@
-"""Run the examinations in order, print a line for each finding, and collect them for a bug report."""
+"""Run the examinations in order and print a line for each."""
 
-import importlib.util
-import json
-import time
+import functools
+import platform
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from tupe.attention.verification.machine import interpreted
-from tupe.doctor import gpus, installation, kernels, speed, training
-from tupe.doctor.finding import Finding, Findings, Status, failed, note
+from tupe.attention import BACKENDS, biased_attention
+from tupe.attention.kernels.check import errors
+from tupe.doctor.training import step
+
+PACKAGES = ("torch", "triton", "fairseq-fixed", "hydra-core", "omegaconf", "numpy", "transformers", "sentencepiece")
 
 
-def devices_here() -> list[torch.device]:
-    """Return the GPUs; the CPU where there are none and Triton interprets its kernels there, as in tests."""
-    if torch.cuda.is_available():
-        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-    return [torch.device("cpu")] if interpreted() else []
+def examine(say: Callable[[str], None] = print) -> bool:
+    """Print a line for each examination. Return whether none failed."""
+    well = True
+    for name, examination in examinations():
+        try:
+            say(f"ok       {name}: {examination()}")
+        except Exception as error:  # anything may be wrong with this machine, and the next examination follows
+            well = False
+            say(f"failed   {name}: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
+    return well
 
 
-def examinations(full: bool) -> Iterator[tuple[str, Callable[[], Findings]]]:
-    """Yield the examinations for this machine. The first that fails explains why later ones fail."""
-    devices = devices_here()
-    yield "installation", installation.examine
-    yield "GPUs", lambda: gpus.examine([device for device in devices if device.type == "cuda"])
-    if not devices:
-        return
-    if importlib.util.find_spec("triton") is None:
-        yield "kernels", lambda: iter([note("kernels", "not examined: Triton is not installed (pip install triton)")])
-    else:
-        yield "kernels", lambda: kernels.examine(devices, full)
-    yield "training step", lambda: training.examine(devices)
-    yield "speed", lambda: speed.examine(devices[-1])
+def examinations() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield names and functions that return what they saw, or raise."""
+    yield "versions", versions
+    yield "fairseq", import_fairseq
+    gpu = torch.cuda.is_available()
+    device = torch.device("cuda" if gpu else "cpu")
+    backends = [name for name in BACKENDS if name != "reference" and (gpu or name not in ("triton", "flex"))]
+    for dtype in (torch.float32, torch.float16, torch.bfloat16) if gpu else (torch.float32,):
+        for backend in backends:
+            yield f"attention, {backend}, {dtype}", functools.partial(compare, backend, device, dtype)
+    for precision in ("--fp16", "--bf16", "--amp") if gpu else ("--cpu",):
+        yield f"training step, {precision}", functools.partial(step, precision)
 
 
-def examine(full: bool, output: Path | None, say: Callable[[str], None] = print) -> bool:
-    """Examine this machine and return whether nothing failed; `output` gets all findings as a JSON list."""
-    found: list[Finding] = []
-    start = time.monotonic()
-    for name, examination in examinations(full):
-        for finding in _guarded(name, examination):
-            found.append(finding)
-            say(finding.line())
-    counts = {status: sum(finding.status is status for finding in found) for status in Status}
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    say(f"{time.monotonic() - start:.0f} s: {summary}")
-    if output is not None:
-        output.write_text(json.dumps([vars(finding) for finding in found], indent=2) + "\n", encoding="utf-8")
-    return counts[Status.FAILED] == 0
+def versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"{name} missing")
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return ", ".join([*found, *gpus])
 
 
-def _guarded(name: str, examination: Callable[[], Findings]) -> Findings:
-    """Yield the findings; an examination that raises is itself a finding, and the next one follows."""
-    try:
-        yield from examination()
-    except Exception as error:  # anything may be wrong with this machine
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        yield failed(name, f"the examination itself failed ({said}): please report this with --json")
+def import_fairseq() -> str:
+    import fairseq_cli.train  # before the plugin, as in fairseq's commands
+
+    import tupe.plugin  # noqa: F401
+
+    return fairseq_cli.train.__file__
+
+
+def compare(backend: str, device: torch.device, dtype: torch.dtype) -> str:
+    """Compare a backend with `reference` in float64, output and gradients."""
+
+    def attend(query, key, value, bias, padding, scale, dropout_p):
+        options = {"key_padding_mask": padding, "scale": scale, "dropout_p": dropout_p, "backend": backend}
+        return biased_attention(query, key, value, bias, **options)
+
+    found = errors(attend, device, dtype)
+    worst = max(found, key=lambda name: found[name] if found[name] == found[name] else float("inf"))  # NaN is worst
+    if not found[worst] <= 1:
+        raise ArithmeticError(f"the {worst} has {found[worst]:.2f} times the allowed error")
+    return f"at most {found[worst]:.2f} of the allowed error"

@@ -61,8 +61,6 @@ class TupeTrainer(ScheduleTrainer):
         find_unused_parameters(cfg, model)
         record_dictionaries(cfg, task)
         loop.patch_loop()
-        if hasattr(model, "before_training"):  # last, because it sees the precision
-            model.before_training(cfg)
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
     def _build_optimizer(self):

@@ -222,6 +222,7 @@ class SelfAttention(Attention):
             scale=self.scale,
             dropout_p=self.dropout,
             training=self.training,
+            backend=self.backend,
         )
         return out.flatten(1)  # n H d_h -> n d
 

@@ -17,7 +17,6 @@ from tupe.fairseq_patches.checkpoints import refuse_other_dictionary
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
-from tupe.models.before_training import BeforeTraining
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
@@ -105,7 +104,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return self.lm_head(features)
 
 
-class TupeModel(BeforeTraining, RobertaModel):
+class TupeModel(RobertaModel):
     """An encoder of the TUPE paper with a masked language model's head and classification heads.
 
     Registered once for each name in `tupe.models.config.CONFIGS`: `--arch tupe_base`, `model._name=bert_a_small`.

@@ -27,24 +27,14 @@ def bias_gradient_kernel(
     STARTS,
     LENGTHS,
     ORDER,
-    WHOLE,
     LSE,
     D_OUT,
     DELTA,
     D_BIAS,
-    q_stride_b,
-    q_stride_h,
-    q_stride_t,
-    k_stride_b,
-    k_stride_h,
-    k_stride_t,
-    v_stride_b,
-    v_stride_h,
-    v_stride_t,
-    bias_stride_b,
-    bias_stride_h,
-    bias_stride_m,
-    bias_stride_n,
+    q_strides,
+    k_strides,
+    v_strides,
+    bias_strides,
     d_bias_stride,
     B,
     H,
@@ -55,7 +45,6 @@ def bias_gradient_kernel(
     keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
-    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -65,8 +54,7 @@ def bias_gradient_kernel(
 
     A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
     Tiles are on the first axis, because the others end at 65535. Of a padded batch, LENGTHS are those up to the last
-    key, and ORDER says whose they are; both are None where all sequences are to be walked over. WHOLE `(B,)` are the
-    keys before the first padding, which `MASK_LAST` asks for.
+    key, and ORDER says whose they are; both are None where all sequences are to be walked over.
     """
     key_blocks = tl.cdiv(T_k, BLOCK_N)
     chunks = tl.num_programs(0) // (tl.cdiv(T_q, BLOCK_M) * key_blocks)
@@ -87,9 +75,8 @@ def bias_gradient_kernel(
         seed = tl.load(SEED)
 
     # A bias of the sequence's own is the case of one sequence a chunk.
-    bias = BIAS + tl.cast(start, tl.int64) * bias_stride_b + h * bias_stride_h
-    dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-    dense = dense.to(tl.float32)
+    bias = BIAS + tl.cast(start, tl.int64) * bias_strides[0] + h * bias_strides[1]
+    dense = dense_tile(bias, bias_strides, first_query, first_key, query, key, T_q, T_k)
     added = bias_tile(dense, None, None, None, None, first_query, first_key, query, key, T_q, T_k)
     d_bias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for sequence in range(start, end):
@@ -99,23 +86,21 @@ def bias_gradient_kernel(
         place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
         if PADDING is not None:
             padding = PADDING + key_row
-        whole = keys
-        if WHOLE is not None:
-            whole = tl.load(WHOLE + b)
-        q = load_rows(Q + place * q_stride_b + h * q_stride_h, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
-        k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
-        v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+        q = load_rows(
+            Q + place * q_strides[0] + h * q_strides[1], q_strides[2], first_query, queries, BLOCK_M, D, BLOCK_D
+        )
+        k = load_rows(K + place * k_strides[0] + h * k_strides[1], k_strides[2], first_key, keys, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V + place * v_strides[0] + h * v_strides[1], v_strides[2], first_key, keys, BLOCK_N, D, BLOCK_D)
         do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
         rows = query_row * H + h * queries
         row = first_query + tl.arange(0, BLOCK_M)
-        lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
+        lse = load_lse(LSE, rows, first_query, queries, BLOCK_M)
         delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
         product = multiply(q, tl.trans(k))
         d_weights = multiply(do, tl.trans(v))
-        some_hidden = (first_key + BLOCK_N > whole) | (first_query + BLOCK_M > queries)
         logits = tile_logits(
-            product, added, scale, padding, some_hidden, first_query, first_key, query, key,
-            queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST, QUERIES=True,
+            product, added, scale, padding, first_query, first_key, query, key,
+            queries, keys, CAUSAL, EVEN_KEYS,
         )  # fmt: skip
         keep = None
         if SEED is not None:

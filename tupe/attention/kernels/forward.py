@@ -15,7 +15,6 @@ from tupe.attention.kernels.tile import (
     multiply,
     store_rows,
     tile_logits,
-    to_float32,
 )
 
 
@@ -36,19 +35,10 @@ def forward_kernel(
     STARTS,
     OUT,
     LSE,
-    q_stride_b,
-    q_stride_h,
-    q_stride_t,
-    k_stride_b,
-    k_stride_h,
-    k_stride_t,
-    v_stride_b,
-    v_stride_h,
-    v_stride_t,
-    bias_stride_b,
-    bias_stride_h,
-    bias_stride_m,
-    bias_stride_n,
+    q_strides,
+    k_strides,
+    v_strides,
+    bias_strides,
     H,
     T_q,
     T_k,
@@ -57,7 +47,6 @@ def forward_kernel(
     keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
-    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     P: tl.constexpr,
@@ -79,9 +68,9 @@ def forward_kernel(
     if STARTS is not None:  # noqa: SIM102 (known when compiled)
         if first_query >= queries:
             return
-    Q += place * q_stride_b + h * q_stride_h
-    K += place * k_stride_b + h * k_stride_h
-    V += place * v_stride_b + h * v_stride_h
+    Q += place * q_strides[0] + h * q_strides[1]
+    K += place * k_strides[0] + h * k_strides[1]
+    V += place * v_strides[0] + h * v_strides[1]
     padding = PADDING
     if PADDING is not None:
         padding = PADDING + key_row
@@ -89,7 +78,7 @@ def forward_kernel(
     key = tl.arange(0, BLOCK_N)[None, :]
     bias, relative, theta = BIAS, RELATIVE, THETA
     if BIAS is not None:
-        bias = BIAS + b * bias_stride_b + h * bias_stride_h
+        bias = BIAS + b * bias_strides[0] + h * bias_strides[1]
     if POS_Q is not None:
         pos_q = load_rows(POS_Q + h * T_q * P, P, first_query, T_q, BLOCK_M, P, BLOCK_P)
     if RELATIVE is not None:
@@ -101,16 +90,16 @@ def forward_kernel(
     if SEED is not None:
         seed = tl.load(SEED)
 
-    q = load_rows(Q, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
+    q = load_rows(Q, q_strides[2], first_query, queries, BLOCK_M, D, BLOCK_D)
     out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may begin with keys of logit -inf
-    end, whole = end_of_keys(padding, keys, MASK_LAST)
+    end = end_of_keys(padding, keys)
     if CAUSAL:
         end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
     tl.assume(end > 0)
     for first_key in range(0, end, BLOCK_N):
-        k = load_rows(K, k_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
+        k = load_rows(K, k_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)
         product = multiply(q, tl.trans(k))
         correlation = None
         if POS_K is not None:
@@ -118,17 +107,15 @@ def forward_kernel(
             correlation = multiply(pos_q, tl.trans(pos_k))
         dense = None
         if BIAS is not None:
-            dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-            dense = to_float32(dense, product)
+            dense = dense_tile(bias, bias_strides, first_query, first_key, query, key, T_q, T_k)
         segment = None
         if SEGMENT is not None:
             second = in_second(SEGMENTS + key_row, first_key, key, keys)
             segment = tl.where(second, with_second, with_first)
         added = bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k)
-        some_hidden = first_key + BLOCK_N > whole
         logits = tile_logits(
-            product, added, scale, padding, some_hidden, first_query, first_key, query, key,
-            queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST,
+            product, added, scale, padding, first_query, first_key, query, key,
+            queries, keys, CAUSAL, EVEN_KEYS,
         )  # fmt: skip
         new_highest = tl.maximum(highest, tl.max(logits, 1) * LOG2E)
         weights = exp2(logits * LOG2E - new_highest[:, None])
@@ -139,7 +126,7 @@ def forward_kernel(
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             weights = dropped_out(weights, keep, keep_probability)
-        v = load_rows(V, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V, v_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)
 
     total *= keep_probability  # in LSE too: backward makes weights that have dropout's scale

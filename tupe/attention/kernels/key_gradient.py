@@ -14,7 +14,6 @@ from tupe.attention.kernels.tile import (
     store_rows,
     tile_gradient,
     tile_logits,
-    to_float32,
 )
 
 
@@ -40,19 +39,10 @@ def key_gradient_kernel(
     D_K,
     D_V,
     D_POS_K,
-    q_stride_b,
-    q_stride_h,
-    q_stride_t,
-    k_stride_b,
-    k_stride_h,
-    k_stride_t,
-    v_stride_b,
-    v_stride_h,
-    v_stride_t,
-    bias_stride_b,
-    bias_stride_h,
-    bias_stride_m,
-    bias_stride_n,
+    q_strides,
+    k_strides,
+    v_strides,
+    bias_strides,
     B,
     H,
     T_q,
@@ -62,7 +52,6 @@ def key_gradient_kernel(
     keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
-    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     P: tl.constexpr,
@@ -101,25 +90,29 @@ def key_gradient_kernel(
         b = tl.cast(sequence, tl.int64)
         place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
         if BIAS is not None:
-            bias = BIAS + b * bias_stride_b + h * bias_stride_h
+            bias = BIAS + b * bias_strides[0] + h * bias_strides[1]
         if PADDING is not None:
             padding = PADDING + key_row
         if SEGMENT is not None:
             second = in_second(SEGMENTS + key_row, first_key, key, keys)
-        q_rows = Q + place * q_stride_b + h * q_stride_h
-        end_key, whole = end_of_keys(padding, keys, MASK_LAST)
-        k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
-        v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
+        q_rows = Q + place * q_strides[0] + h * q_strides[1]
+        end_key = end_of_keys(padding, keys)
+        k = load_rows(
+            K + place * k_strides[0] + h * k_strides[1], k_strides[2], first_key, end_key, BLOCK_N, D, BLOCK_D
+        )
+        v = load_rows(
+            V + place * v_strides[0] + h * v_strides[1], v_strides[2], first_key, end_key, BLOCK_N, D, BLOCK_D
+        )
         dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
         dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
         last = tl.where(first_key < end_key, queries, begin + 1)  # for zeros a tile in which nothing has weight
         tl.assume(begin < last)
         for first_query in range(begin, last, BLOCK_M):
-            q = load_rows(q_rows, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
+            q = load_rows(q_rows, q_strides[2], first_query, queries, BLOCK_M, D, BLOCK_D)
             do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             rows = query_row * H + h * queries
             row = first_query + tl.arange(0, BLOCK_M)
-            lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
+            lse = load_lse(LSE, rows, first_query, queries, BLOCK_M)
             delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
             product = multiply(k, tl.trans(q))
             correlation = None
@@ -128,8 +121,7 @@ def key_gradient_kernel(
                 correlation = multiply(pos_k, tl.trans(pos_q))
             dense = None
             if BIAS is not None:
-                dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-                dense = to_float32(dense, product)
+                dense = dense_tile(bias, bias_strides, first_query, first_key, query, key, T_q, T_k)
             segment = None
             if SEGMENT is not None:
                 with_first, with_second = segment_rows(
@@ -139,10 +131,9 @@ def key_gradient_kernel(
             added = bias_tile(
                 dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
             )
-            some_hidden = (first_key + BLOCK_N > whole) | (first_query + BLOCK_M > queries)
             logits = tile_logits(
-                product, added, scale, padding, some_hidden, first_query, first_key, query, key,
-                queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST, QUERIES=True,
+                product, added, scale, padding, first_query, first_key, query, key,
+                queries, keys, CAUSAL, EVEN_KEYS,
             )  # fmt: skip
             keep = None
             if SEED is not None:

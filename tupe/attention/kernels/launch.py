@@ -19,9 +19,7 @@ RANDOM_LEVELS = 1 << 16  # dropout's probability is rounded to a multiple of 1 /
 
 
 class Inputs(NamedTuple):
-    """What the kernels read.
-
-    Sequences side by side, which `starts` makes them, are one of `N` tokens instead of `B` of `T`, but for the bias.
+    """Tensors that the kernels read. With `starts` all but the bias have `(1, N)` in place of `(B, T)`.
 
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
     bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions.
@@ -31,7 +29,7 @@ class Inputs(NamedTuple):
     segments: `(B, T)` uint8, contiguous.
     padding: `(B, T_k)` uint8, contiguous.
     seed: `(1,)` int64, of dropout; `None` for no dropout.
-    starts: `(B + 1,)` int32, contiguous: where the sequences begin, and `N`; `None` in a padded batch.
+    starts: `(B + 1,)` int32, contiguous: the first token of each packed sequence, then `N`; `None` for a padded batch.
     """
 
     query: Tensor
@@ -50,7 +48,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What is the same for all; as in `biased_attention`, and `max_length`, `T` of sequences side by side."""
+    """Numbers and flags of `biased_attention`; `max_length` is `T` of packed sequences."""
 
     scale: float
     dropout_p: float
@@ -65,52 +63,25 @@ class Launcher:
     """
 
     def __init__(self, inputs: Inputs, options: Options) -> None:
-        query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts = inputs
+        query, key, value, bias, starts = inputs.query, inputs.key, inputs.value, inputs.bias, inputs.starts
         self.inputs = inputs
         self.B, self.H, self.T_q, self.D = query.shape
         self.T_k = key.shape[2]
-        self.P = 0 if pos_q is None else pos_q.shape[-1]
-        q_stride_b, q_stride_h, q_stride_t, _ = query.stride()
-        k_stride_b, k_stride_h, k_stride_t, _ = key.stride()
-        v_stride_b, v_stride_h, v_stride_t, _ = value.stride()
+        self.P = 0 if inputs.pos_q is None else inputs.pos_q.shape[-1]
         if starts is not None:
-            q_stride_b, k_stride_b, v_stride_b = q_stride_t, k_stride_t, v_stride_t  # a sequence begins at its token
             self.B, self.T_q, self.T_k = len(starts) - 1, options.max_length, options.max_length
         if bias is not None:
             bias = with_aligned_rows(bias).expand(self.B, self.H, self.T_q, self.T_k)
-        bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n = (0, 0, 0, 0) if bias is None else bias.stride()
         dropped = round(options.dropout_p * RANDOM_LEVELS)
         #: By the names of the kernels' parameters.
         self.arguments = {
+            **{name.upper(): tensor for name, tensor in inputs._asdict().items()},
             "Q": query,
             "K": key,
             "V": value,
             "BIAS": bias,
-            "POS_Q": pos_q,
-            "POS_K": pos_k,
-            "RELATIVE": relative,
-            "THETA": theta,
-            "SEGMENT": segment,
-            "SEGMENTS": segments,
-            "PADDING": padding,
-            "SEED": seed,
-            "STARTS": starts,
             "LENGTHS": None,
             "ORDER": None,
-            "WHOLE": None,
-            "q_stride_b": q_stride_b,
-            "q_stride_h": q_stride_h,
-            "q_stride_t": q_stride_t,
-            "k_stride_b": k_stride_b,
-            "k_stride_h": k_stride_h,
-            "k_stride_t": k_stride_t,
-            "v_stride_b": v_stride_b,
-            "v_stride_h": v_stride_h,
-            "v_stride_t": v_stride_t,
-            "bias_stride_b": bias_stride_b,
-            "bias_stride_h": bias_stride_h,
-            "bias_stride_m": bias_stride_m,
-            "bias_stride_n": bias_stride_n,
             "B": self.B,
             "H": self.H,
             "T_q": self.T_q,
@@ -124,6 +95,11 @@ class Launcher:
             "P": self.P,
             "BLOCK_P": block(self.P),
         }
+        for name, tensor in (("q", query), ("k", key), ("v", value)):
+            of_batch, of_head, of_token, _ = tensor.stride()
+            of_batch = of_batch if starts is None else of_token  # a packed sequence begins at its token
+            self.arguments[f"{name}_strides"] = (of_batch, of_head, of_token)
+        self.arguments["bias_strides"] = (0, 0, 0, 0) if bias is None else bias.stride()
 
     def tile(self, kernel: str) -> dict[str, int]:
         query = self.inputs.query
@@ -229,11 +205,6 @@ class Launcher:
         chunks = self.chunks(tiles * self.H) if len(bias) == 1 else self.B
         if self.inputs.padding is not None and self.inputs.starts is None and len(bias) == 1:
             rows = {**rows, **self.by_length()}
-        if tile["MASK_LAST"] and self.inputs.padding is not None:
-            if self.inputs.starts is None:
-                rows = {**rows, "WHOLE": self.whole_keys()}
-            else:  # tokens side by side that are none: rare
-                tile = {**tile, "MASK_LAST": False}
         row = triton.cdiv(self.T_k, ALIGNED_ROW.value) * ALIGNED_ROW.value
         shape = (chunks, self.H, self.T_q, self.T_k)
         dtype = bias.dtype if shape == bias.shape else torch.float32  # what is summed further is not rounded before
@@ -246,11 +217,6 @@ class Launcher:
         ends = torch.arange(1, self.T_k + 1, dtype=torch.int32, device=self.inputs.padding.device)
         lengths, order = ends.masked_fill(self.inputs.padding.bool(), 0).amax(1).sort(descending=True, stable=True)
         return {"LENGTHS": lengths, "ORDER": order}
-
-    def whole_keys(self) -> Tensor:
-        """Keys before the first padding, `(B,)`."""
-        keys = torch.arange(self.T_k, dtype=torch.int32, device=self.inputs.padding.device)
-        return keys.masked_fill(~self.inputs.padding.bool(), self.T_k).amin(1)
 
     def partial(self, chunks: int, part: Tensor) -> Tensor:
         """Room for the gradient of `part` by each chunk of the batch; a single one is rounded by the kernel."""

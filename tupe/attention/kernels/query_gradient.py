@@ -14,7 +14,6 @@ from tupe.attention.kernels.tile import (
     store_rows,
     tile_gradient,
     tile_logits,
-    to_float32,
 )
 
 
@@ -56,19 +55,10 @@ def query_gradient_kernel(
     D_RELATIVE,
     D_THETA,
     D_SEGMENT,
-    q_stride_b,
-    q_stride_h,
-    q_stride_t,
-    k_stride_b,
-    k_stride_h,
-    k_stride_t,
-    v_stride_b,
-    v_stride_h,
-    v_stride_t,
-    bias_stride_b,
-    bias_stride_h,
-    bias_stride_m,
-    bias_stride_n,
+    q_strides,
+    k_strides,
+    v_strides,
+    bias_strides,
     B,
     H,
     T_q,
@@ -78,7 +68,6 @@ def query_gradient_kernel(
     keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
-    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     P: tl.constexpr,
@@ -123,23 +112,23 @@ def query_gradient_kernel(
             b = tl.cast(sequence, tl.int64)
             place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
             if BIAS is not None:
-                bias = BIAS + b * bias_stride_b + h * bias_stride_h
+                bias = BIAS + b * bias_strides[0] + h * bias_strides[1]
             if PADDING is not None:
                 padding = PADDING + key_row
             if SEGMENT is not None:
                 with_first, with_second = segment_rows(
                     SEGMENT + 4 * h, SEGMENTS + query_row, first_query, query, queries
                 )
-            q_rows = Q + place * q_stride_b + h * q_stride_h
-            k_rows = K + place * k_stride_b + h * k_stride_h
-            v_rows = V + place * v_stride_b + h * v_stride_h
-            q = load_rows(q_rows, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
+            q_rows = Q + place * q_strides[0] + h * q_strides[1]
+            k_rows = K + place * k_strides[0] + h * k_strides[1]
+            v_rows = V + place * v_strides[0] + h * v_strides[1]
+            q = load_rows(q_rows, q_strides[2], first_query, queries, BLOCK_M, D, BLOCK_D)
             out_start = (query_row * H + h) * D
             out = load_rows(OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             do = load_rows(D_OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             rows = query_row * H + h * queries
             row = first_query + tl.arange(0, BLOCK_M)
-            lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
+            lse = load_lse(LSE, rows, first_query, queries, BLOCK_M)
             delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1) * keep_probability
             tl.store(DELTA + rows + row, delta, mask=row < queries)
 
@@ -149,14 +138,14 @@ def query_gradient_kernel(
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
                 tl.debug_barrier()  # what other threads added for the last sequence is seen by this one's
-            end, whole = end_of_keys(padding, keys, MASK_LAST)
+            end = end_of_keys(padding, keys)
             end = tl.maximum(end, 1)
             if CAUSAL:
                 end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
             tl.assume(end > 0)
             for first_key in range(0, end, BLOCK_N):
-                k = load_rows(k_rows, k_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
-                v = load_rows(v_rows, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
+                k = load_rows(k_rows, k_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)
+                v = load_rows(v_rows, v_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)
                 product = multiply(q, tl.trans(k))
                 correlation = None
                 if POS_K is not None:
@@ -165,8 +154,7 @@ def query_gradient_kernel(
                 d_weights = multiply(do, tl.trans(v))
                 dense = None
                 if BIAS is not None:
-                    dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-                    dense = to_float32(dense, product)
+                    dense = dense_tile(bias, bias_strides, first_query, first_key, query, key, T_q, T_k)
                 segment = None
                 if SEGMENT is not None:
                     second = in_second(SEGMENTS + key_row, first_key, key, keys)
@@ -174,10 +162,9 @@ def query_gradient_kernel(
                 added = bias_tile(
                     dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
                 )
-                some_hidden = first_key + BLOCK_N > whole
                 logits = tile_logits(
-                    product, added, scale, padding, some_hidden, first_query, first_key, query, key,
-                    queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST,
+                    product, added, scale, padding, first_query, first_key, query, key,
+                    queries, keys, CAUSAL, EVEN_KEYS,
                 )  # fmt: skip
                 keep = None
                 if SEED is not None:

@@ -21,22 +21,17 @@ def rows_of(STARTS, b, T_q, T_k):
 
 
 @triton.jit
-def end_of_keys(padding, keys, MASK_LAST: tl.constexpr):
-    """One more than the last key that is no padding; 1 if all are, for a tile that gives their zeros.
-
-    With `MASK_LAST` also the number of keys before the first padding.
-    """
-    end, whole = keys, keys
+def end_of_keys(padding, keys):
+    """One more than the last key that is not padding; 1 if all are, for a tile that gives their zeros."""
+    end = keys
     if padding is not None:
         last = tl.full((), 0, tl.int32)
         for first in range(0, keys, 1024):
             key = first + tl.arange(0, 1024)
             real = tl.load(padding + key, mask=key < keys, other=1) == 0
             last = tl.maximum(last, tl.max(tl.where(real, key + 1, 0), 0))
-            if MASK_LAST:
-                whole = tl.minimum(whole, tl.min(tl.where(real, keys, key), 0))
         end = tl.maximum(last, 1)
-    return end, whole
+    return end
 
 
 @triton.jit

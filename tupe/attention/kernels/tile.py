@@ -34,26 +34,6 @@ def exp2(x):
 
 
 @triton.jit
-def to_float32(x, product):
-    """`x` in float32, in the threads that hold the same cells of `product`, whose values are not read.
-
-    Two bfloat16 numbers that share a register take one instruction each, not three for both.
-    """
-    if x.dtype == tl.bfloat16 and not INTERPRETED:
-        wide = tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;",
-            "=r,=r,r,r,r",
-            [x, product],
-            tl.float32,
-            is_pure=True,
-            pack=2,
-        )
-    else:
-        wide = x.to(tl.float32)
-    return wide
-
-
-@triton.jit
 def load_rows(pointer, stride, first, length, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """Rows `first ..` of a `(length, WIDTH)` matrix as a `(ROWS, BLOCK)` tile, zero beyond its end and its width."""
     row = tl.arange(0, ROWS)[:, None]
@@ -91,7 +71,6 @@ def tile_logits(
     bias,
     scale,
     padding,
-    some_hidden,
     first_query,
     first_key,
     query,
@@ -100,21 +79,13 @@ def tile_logits(
     T_k,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
-    MASK_LAST: tl.constexpr,
-    QUERIES: tl.constexpr = False,
 ):
     """Logits of a tile, float32: -inf where there is no key, and at padding.
 
-    `product` is that of queries and keys; `padding` points to the sequence's row of the mask, or is None. With
-    `MASK_LAST`, only a tile with `some_hidden` looks for hidden keys, and for queries beyond the last.
+    `product` is that of queries and keys; `padding` points to the sequence's row of the mask, or is None.
     """
     logits = product * scale + bias
-    if MASK_LAST:
-        if some_hidden:
-            logits = hide(logits, padding, first_key, key, T_k)
-            if QUERIES:
-                logits = tl.where(first_query + query < T_q, logits, -float("inf"))
-    elif padding is not None or not EVEN_KEYS:
+    if padding is not None or not EVEN_KEYS:
         logits = hide(logits, padding, first_key, key, T_k)
     if CAUSAL:
         logits = tl.where(first_key + key <= first_query + query + (T_k - T_q), logits, -float("inf"))
@@ -128,13 +99,13 @@ def dropped_out(weights, keep, keep_probability):
 
 
 @triton.jit
-def load_lse(LSE, rows, first_query, queries, MASK_LAST: tl.constexpr, BLOCK_M: tl.constexpr):
+def load_lse(LSE, rows, first_query, queries, BLOCK_M: tl.constexpr):
     """The log-sum-exp of `BLOCK_M` queries of the sequence whose first is at `rows`.
 
-    Beyond its last it is inf, which makes weights of 0; with `MASK_LAST` the logits there are -inf instead.
+    Beyond its last it is inf, which makes weights of 0.
     """
     row = first_query + tl.arange(0, BLOCK_M)
-    return tl.load(LSE + rows + row, mask=row < queries, other=0.0 if MASK_LAST else float("inf"))
+    return tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
 
 
 @triton.jit

@@ -18,7 +18,6 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
-from tupe.models.before_training import BeforeTraining
 from tupe.models.checkpoint_config import fitting
 from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.layer import Attention
@@ -31,7 +30,7 @@ from tupe.models.tupe import as_namespace, register
 from tupe.safe_load import safe_load
 
 
-class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
+class Seq2SeqModel(FairseqEncoderDecoderModel):
     """A Transformer whose position encoding is replaced in every attention layer (DIET, section 4).
 
     Registered once for each name in `tupe.models.seq2seq.config.CONFIGS`: `--arch seq2seq_diet_rel_base`.

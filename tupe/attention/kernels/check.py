@@ -1,0 +1,88 @@
+"""The self-check of the Triton kernels: compare an attention and its gradients with `reference`."""
+
+import logging
+import os
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tupe.attention.reference import reference
+from tupe.position.structured import StructuredBias
+from tupe.util import UserError
+
+logger = logging.getLogger(__name__)
+_checked: set[tuple[torch.device, torch.dtype]] = set()
+
+#: Largest |got - exact| / (|exact| + sqrt(number of elements)) of an output or gradient, by type. The root is for
+#: numbers that are zero because terms cancel. Triton's interpreter truncates to bfloat16, where a GPU rounds.
+BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 3e-3}
+
+
+def self_check(device: torch.device, dtype: torch.dtype) -> None:
+    """Check the Triton kernels on a GPU, once per process and type.
+
+    Raises:
+        UserError: the output or a gradient is wrong.
+    """
+    from tupe.attention.triton_attention import triton_attention
+
+    if (device, dtype) in _checked:
+        return
+    if torch.cuda.get_device_capability(device)[0] == 9 and "TRITON_PTXAS_PATH" not in os.environ:
+        logger.info(
+            "ptxas 12.8 of Triton up to 3.7.1 is reported to miscompile kernels for Hopper without an error. "
+            "Set TRITON_PTXAS_PATH to the ptxas of CUDA 13.3 or later (docs/dev/kernels.md)."
+        )
+    for name, error in errors(triton_attention, device, dtype).items():
+        if not error <= 1:
+            raise UserError(
+                f"attention_backend=triton is wrong on this GPU: the {name} has {error:.1f} times the allowed error in "
+                f"{dtype}. Choose another attention_backend, or set TRITON_PTXAS_PATH to a newer ptxas."
+            )
+    _checked.add((device, dtype))
+
+
+#: `torch.compiler.assume_constant_result` without its import of the compiler: compiled code checks while it is traced.
+self_check.__dict__["_dynamo_marked_constant"] = True
+
+
+def errors(
+    attend: Callable[..., Tensor], device: torch.device, dtype: torch.dtype, length: int = 200, width: int = 64
+) -> dict[str, float]:
+    """Return the errors of the output and each gradient, as multiples of their bounds, for both kinds of bias.
+
+    Args:
+        attend: function of query, key, value, bias, key_padding_mask, scale and dropout_p.
+        device: device of the tensors.
+        dtype: their type.
+        length: length of the longer of two sequences.
+        width: width of the heads.
+    """
+    generator, found = torch.Generator().manual_seed(0), {}
+    place = torch.arange(length, device=device)
+    padding = place >= torch.tensor([[length], [length // 3 + 1]], device=device)
+    segments = place >= torch.tensor([[length // 2], [length // 5]], device=device)
+    shape, factor = (2, 2, length, width), (2, length, 16)
+    kinds = {
+        "dense": [(2, length, length)],
+        "structured": [factor, factor, (2, 2 * length - 1), (2, 2), (2, 2, 2)],
+    }
+    for kind, shapes in kinds.items():
+        leaves = [torch.randn(size, generator=generator).to(device, dtype) for size in (*[shape] * 3, *shapes)]
+        d_out = (length**0.5 * torch.randn(shape, generator=generator)).to(device, dtype)  # gradients of about 1
+        results = []
+        for function, its_type in ((attend, dtype), (reference, torch.float64)):
+            with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+                inputs = [leaf.to(its_type, copy=True).requires_grad_() for leaf in leaves]
+                bias = inputs[3] if kind == "dense" else StructuredBias(*inputs[3:], segments)
+                if function is reference and kind == "structured":
+                    bias = bias.dense(length)
+                out = function(*inputs[:3], bias, padding, (2 * width) ** -0.5, 0.0)
+                results.append([out, *torch.autograd.grad(out, inputs, d_out.to(its_type))])
+        names = ("output", *(f"gradient of {name}" for name in ("query", "key", "value")))
+        names += tuple(f"gradient of bias {i}" for i in range(len(shapes)))
+        for name, got, exact in zip(names, *results):
+            allowed = BOUNDS[dtype] * (exact.norm() + max(exact.numel(), d_out.numel()) ** 0.5)
+            found[f"{kind} bias, {name}"] = ((got.double() - exact).norm() / allowed).item()
+    return found
