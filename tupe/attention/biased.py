@@ -17,6 +17,7 @@ from tupe.position.structured import StructuredBias
 from tupe.tracing import is_transformed
 
 logger = logging.getLogger(__name__)
+log_once = functools.cache(logger.info)
 
 #: Length from which the Triton kernels take a structured bias rather than a dense one. Not measured on a GPU.
 STRUCTURED_LENGTH = 2048
@@ -88,11 +89,6 @@ def prefers_structured(
     if backend in ("auto", "triton"):  # on a GPU a fused kernel would read a dense bias once per sequence
         return in_factors and device.type == "cuda"
     return backend == "flex" or (backend == "factors" and in_factors)
-
-
-@functools.cache
-def log_once(message: str) -> None:
-    logger.info(message)
 
 
 def biased_attention(

@@ -8,11 +8,12 @@ columns, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's heads of 64 columns get 64 + 64
 distance has full rank and cannot be turned into columns.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.attention.reference import reference
 from tupe.attention.sdpa import sdpa
 from tupe.position.structured import StructuredBias
 
@@ -51,20 +52,7 @@ def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tup
     return F.pad(query, (0, spare)), F.pad(key, (0, spare))
 
 
-def factors(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    key_padding_mask: Tensor | None,
-    scale: float,
-    dropout_p: float,
-) -> Tensor:
-    """Like `reference`, for the wider queries and keys of `widen`.
-
-    PyTorch's fused kernels need values of the same width, so these are padded. On the CPU the kernels have no dropout.
-    """
-    if query.device.type == "cpu" and dropout_p > 0:
-        return reference(query, key, value, bias, key_padding_mask, scale, dropout_p)
+def factors(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
+    """Like `reference`, for the queries and keys of `widen`. PyTorch's fused kernels need values of their width."""
     wide = F.pad(value, (0, query.shape[-1] - value.shape[-1]))
-    return sdpa(query, key, wide, bias, key_padding_mask, scale, dropout_p)[..., : value.shape[-1]]
+    return sdpa(query, key, wide, *others)[..., : value.shape[-1]]

@@ -52,12 +52,8 @@ def errors(
 ) -> dict[str, float]:
     """Return the errors of the output and each gradient, as multiples of their bounds, for both kinds of bias.
 
-    Args:
-        attend: function of query, key, value, bias, key_padding_mask, scale and dropout_p.
-        device: device of the tensors.
-        dtype: their type.
-        length: length of the longer of two sequences.
-        width: width of the heads.
+    `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is that of the
+    longer of two sequences, `width` that of the heads.
     """
     generator, found = torch.Generator().manual_seed(0), {}
     place = torch.arange(length, device=device)

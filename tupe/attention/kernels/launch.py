@@ -22,14 +22,11 @@ class Inputs(NamedTuple):
     """Tensors that the kernels read. With `starts` all but the bias have `(1, N)` in place of `(B, T)`.
 
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
-    bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions.
-    pos_q, pos_k, relative: as in `StructuredBias`, contiguous, the factors of the query's type.
-    theta: `(H,)`, theta_2.
-    segment: `(H, 2, 2)`, contiguous.
-    segments: `(B, T)` uint8, contiguous.
-    padding: `(B, T_k)` uint8, contiguous.
+    bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions. All others are contiguous.
+    pos_q, pos_k, relative, segment: as in `StructuredBias`, the factors of the query's type; theta: `(H,)`, theta_2.
+    segments, padding: `(B, T_k)` uint8.
     seed: `(1,)` int64, of dropout; `None` for no dropout.
-    starts: `(B + 1,)` int32, contiguous: the first token of each packed sequence, then `N`; `None` for a padded batch.
+    starts: `(B + 1,)` int32: the first token of each packed sequence, then `N`; `None` for a padded batch.
     """
 
     query: Tensor
