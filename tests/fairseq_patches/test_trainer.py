@@ -1,12 +1,10 @@
 from types import SimpleNamespace
 
 import pytest
-from fairseq.models import MODEL_REGISTRY
 from fairseq.trainer import Trainer
 
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.fairseq_patches.trainer import ScheduleTrainer, TupeTrainer
-from tupe.models import TupeModel
 from tupe.util import UserError
 
 
@@ -25,11 +23,6 @@ def test_the_trainer_is_chosen_by_what_it_trains():
     assert type(Trainer.__new__(Users, None, task, other, other)) is Users
 
 
-def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(TupeModel, "before_training", lambda self, cfg: asked.append((type(self), cfg.model._name)))
-    train(tmp_path, "--max-update", 1, "--disable-validation")
-    assert asked == [(MODEL_REGISTRY["tupe_tiny"], "tupe_tiny")]
+def test_precisions_exclude_each_other(train, tmp_path):
     with pytest.raises(UserError, match="fp16, bf16 and amp exclude each other"):
         train(tmp_path, "--bf16", "--amp")
-    assert len(asked) == 1, "asked before the precision is known"
