@@ -5,6 +5,7 @@ from fairseq.trainer import Trainer
 
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.fairseq_patches.trainer import ScheduleTrainer, TupeTrainer
+from tupe.models import TupeModel
 from tupe.util import UserError
 
 
