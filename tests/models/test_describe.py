@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tupe.cli.main import main
-from tupe.errors import UserError
 from tupe.models.config import TupeConfig
 from tupe.models.describe import equation, system, with_fields
 from tupe.systems import DESCRIPTIONS, SYSTEMS
@@ -89,40 +88,3 @@ def test_a_checkpoint(tmp_path, build, capsys):
     for given in ("reset=paper", "--vocab-size=9", "--max-positions=9"):
         assert main(["describe", str(tmp_path / "model.pt"), given]) == 1
         assert f"model.pt are its own: leave out {given.partition('=9')[0]}." in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["tupe_huge"], "no checkpoint and no model tupe_huge"),
-        (["tupe_tiny", "reset"], "'reset' is no field"),
-        (["tupe_tiny", "=x"], "'=x' is no field"),
-        (["tupe_tiny", "_name=bert_a_tiny"], "'_name=bert_a_tiny' is no field"),
-        (["tupe_tiny", "rest=none"], "rest"),
-        (["tupe_tiny", "reset=some"], "reset"),
-        (["tupe_tiny", "encoder_layers=many"], "encoder_layers"),
-        (["tupe_tiny", "compile=2"], "tupe_tiny cannot have this compile: '2' is neither true nor false"),
-    ],
-)
-def test_wrong_input(arguments, said, capsys):
-    assert main(["describe", *arguments]) == 1
-    err = capsys.readouterr().err
-    assert err.startswith("error: ")
-    assert said in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "fields", "said"),
-    [
-        ("roberta_base", [], r"fairseq's model roberta_base \(RobertaModel\): `tupe systems` lists ours"),
-        ("seq2seq_t5_tiny", [], "is an encoder-decoder: `tupe systems --translation`"),
-        ("tupe_base", ["encoder_layers=100000000"], "encoder_layers is 100000000: give a number from 1 to 1024"),
-        ("tupe_base", ["encoder_layers=-4"], "encoder_layers is -4: give a number from 1 to 1024"),
-        ("tupe_base", ["relative='"], "relative=' is no list of field=value: write values plainly, as 0.1"),
-        ("tupe_base", ["encoder_attention_heads=0"], "encoder_attention_heads is 0: give a number from 1"),
-    ],
-)
-def test_what_no_model_of_ours_is(name, fields, said):
-    with pytest.raises(UserError, match=said):
-        with_fields(name, fields)

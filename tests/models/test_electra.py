@@ -3,15 +3,12 @@
 import copy
 import logging
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from tupe.checkpoints.electra import export_discriminator
 from tupe.checkpoints.fairseq_checkpoint import write_weights
-from tupe.errors import UserError
 from tupe.models import ElectraModel, TupeModel
 from tupe.models.config import CONFIGS
 from tupe.models.electra import draw
@@ -103,32 +100,6 @@ def test_position_table_is_shared_as_asked(build):
         "layers.0",
         "layers.1",
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "fields", "said"),
-    [
-        ("electra_tupe_tiny", {"generator_size": 0.4}, r"24 is 10, .* of 8: .* 0\.3333 \(8\) or 0\.6667 \(16\)"),
-        ("electra_tupe_tiny", {"generator_size": 1.5}, r"is 36, but .* 1 to 3 heads of 8: .* to 1 \(24\)$"),
-        ("electra_tupe_tiny", {"generator_size": 0.0}, r"generator_size is 0.0: give a number above 0"),
-        ("electra_tupe_tiny", {"share_positions": "all"}, r"16 is not 24: set --generator-size 1"),
-        ("electra_bert_a_tiny", {"share_positions": "table"}, r"which absolute=input lacks: set none"),
-        ("electra_tupe_tiny", {"embedding_dim": -1}, r"embedding_dim is -1"),
-    ],
-)
-def test_refused(build, name, fields, said):
-    with pytest.raises(UserError, match=said):
-        build(name, **fields)
-
-
-def test_a_dictionary_without_mask_is_refused():
-    task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 16)
-    with pytest.raises(UserError, match="no <mask>: train with --task masked_lm"):
-        ElectraModel.build_model(CONFIGS["electra_bert_a_tiny"](), task)
-    with pytest.raises(
-        UserError, match=r"^ElectraModel\.build_model takes a configuration and a task, but task is None"
-    ):
-        ElectraModel.build_model(CONFIGS["electra_bert_a_tiny"](), None)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -229,14 +200,3 @@ def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, f
             assert torch.equal(plain(tokens, features_only=True)[0], model(tokens, features_only=True)[0])
         assert plain.encoder.lm_head.weight is plain.encoder.sentence_encoder.embed_tokens.weight
         assert torch.equal(plain.encoder.lm_head.dense.weight, head["dense.weight"])
-
-
-def test_checkpoints_that_are_none(build, tmp_path):
-    plain = build("tupe_tiny")
-    with pytest.raises(UserError, match="has no generator, as a model for replaced-token detection"):
-        build("electra_tupe_tiny").load_state_dict(plain.state_dict())
-    config = {"_name": "tupe_tiny", "encoder_layers": 2, "encoder_embed_dim": 24}
-    write_weights(tmp_path / "plain.pt", config, plain.state_dict(), 24)
-    with pytest.raises(UserError, match="holds the model 'tupe_tiny', which has no discriminator"):
-        export_discriminator(tmp_path / "plain.pt", tmp_path / "out.pt")
-    assert not (tmp_path / "out.pt").exists()

@@ -7,7 +7,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.models.small import small_model
 from tupe.errors import UserError
 from tupe.models.summary import count_parameters
 from tupe.systems import ALIASES, MODEL_NAMES, SIZES, SYSTEMS
@@ -21,11 +20,6 @@ def test_every_layer_norm_has_its_eps(build, name, fields):
     model = build(name, layer_norm_eps=1e-12, **fields)
     norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
     assert len(norms) >= 6 and {norm.eps for norm in norms} == {1e-12}
-
-
-def test_a_pair_has_one_or_two_separators(build):
-    with pytest.raises(UserError, match="pair_separators is 3"):
-        build("bert_a_tiny", pair_separators=3)
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
@@ -180,15 +174,9 @@ def test_masked_tokens_by_mask_and_by_index(build, tokens):
         by_index, _ = model(tokens, masked_tokens=mask.flatten().nonzero().squeeze(1), num_tokens=23)
     torch.testing.assert_close(by_mask, everywhere[mask])
     torch.testing.assert_close(by_index, everywhere[mask])
-    size = tokens.numel()
-    for wrong in (mask.t(), mask.flatten(), mask.float(), torch.tensor([size]), torch.tensor([-1]), [3]):
-        said = rf"^masked_tokens is .*, but must be bool \(B, T\) = \({len(tokens)}, .*, or indices into these {size} "
-        with pytest.raises(UserError, match=said):
-            model(tokens, masked_tokens=wrong)
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("prenorm", [False, True])
+@pytest.mark.parametrize(("name", "prenorm"), [*((name, False) for name in ALL), ("tupe_r_tiny", True)])
 def test_activation_checkpointing_changes_no_gradient(build, tokens, name, prenorm):
     gradients = []
     for again in (False, True):
@@ -253,21 +241,6 @@ def test_longer_checkpoint_is_sliced_shorter_refused(build, tokens, name):
         long.load_state_dict(short.state_dict())
 
 
-@pytest.mark.parametrize(
-    ("fields", "match"),
-    [
-        ({"encoder_attention_heads": 5}, "5 (attention )?heads do not divide the width 24"),
-        ({"absolute": "none", "relative": "none"}, "reset needs"),
-        ({"absolute": "untied_cross"}, "reset needs"),
-        ({"relative_buckets": 31}, "even"),
-        ({"relative": "clipped", "relative_max_distance": 0}, "is 0: give a number from 1"),
-    ],
-)
-def test_fields_that_do_not_fit(build, fields, match):
-    with pytest.raises(UserError, match=match):
-        build("tupe_tiny", **fields)
-
-
 @pytest.mark.parametrize("name", ["tupe_tiny", "electra_tupe_tiny"])
 def test_arguments_that_there_are_not(build, tokens, name):
     """What fairseq's tasks have in `net_input` is taken; what is misspelt does not go unread."""
@@ -275,14 +248,6 @@ def test_arguments_that_there_are_not(build, tokens, name):
     assert torch.equal(model(tokens, **theirs, prev_output_tokens=None)[0], model(tokens)[0])
     with pytest.raises(TypeError, match="unexpected keyword argument 'num_token'"):
         model(tokens, num_token=tokens.ne(1).sum())
-
-
-@pytest.mark.parametrize("positions", [None, (24, 24)])
-def test_a_task_that_gives_no_length(dictionary, positions):
-    with pytest.raises(
-        UserError, match=r"^the task SimpleNamespace does not say how long a sequence .*: set --max-pos"
-    ):
-        small_model("tupe_tiny", dictionary, positions)
 
 
 def test_long_sequences_are_refused(build, tokens):

@@ -14,7 +14,6 @@ from torch.optim.swa_utils import AveragedModel
 from tests.commands import ROOT, environment
 from tests.models.small import KINDS
 from tests.position.replicas import replica
-from tupe.layers import plain
 
 SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2", "FSDP1, each term", "FSDP2, each term"]
 
@@ -182,15 +181,3 @@ def test_adapters_learn_in_every_projection(model, pairs):
         assert not torch.equal(model(pairs)[0], first)
     model(pairs)[0].square().sum().backward()
     assert all(p.grad is not None for name, p in model.named_parameters() if ".update." in name)
-
-
-@kinds
-@torch.no_grad()
-def test_quantised(model, tokens):
-    """Eight bits in every linear layer, those of the positions included."""
-    want = model(tokens)[0]
-    quantised = torch.ao.quantization.quantize_dynamic(plain(model), {nn.Linear})
-    assert not any(type(module) is nn.Linear for module in quantised.modules())
-    real = tokens.ne(1)
-    got = quantised(tokens)[0]
-    assert 0 < (got[real] - want[real]).norm() < 0.2 * want[real].norm()

@@ -21,7 +21,6 @@ from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import colour, folded, heat_maps, new_figure, save_figure
 from tupe.analysis.theory import numerical_rank
 from tupe.errors import UserError
-from tupe.models.encoder import check_tokens
 from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import DisentangledRelative, PositionTerms
@@ -47,7 +46,6 @@ def _attention_inputs(
     """Return the attention of each layer with its arguments."""
     found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
     stack = encoder.double().sentence_encoder
-    check_tokens(tokens, stack.embed_tokens)
     if not len(tokens):
         raise UserError("tokens have no sequence: give one or more, as of read_tokens")
     if tokens.eq(stack.embed_tokens.padding_idx).any():

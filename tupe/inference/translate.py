@@ -25,7 +25,7 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
 from tupe.inference.search import GNMTSequenceGenerator
-from tupe.models.checkpoint_config import check_translator, refuse_old_form
+from tupe.models.checkpoint_config import refuse_old_form
 from tupe.position.arguments import check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
@@ -159,7 +159,7 @@ def _check(path: Path, state: dict[str, Any]) -> dict[str, str]:
     """
     cfg = saved_fields(state.get("cfg"))
     task, model = saved_fields(cfg.get("task")), saved_fields(cfg.get("model"))
-    refuse_old_form(state, task, path)
+    refuse_old_form(state, path)
     name = str(model.get("_name") or "something else")
     known = name in SEQ2SEQ_NAMES or ARCH_MODEL_REGISTRY.get(name) is TransformerModel
     if task.get("_name") != "translation" or not known:
@@ -168,7 +168,6 @@ def _check(path: Path, state: dict[str, Any]) -> dict[str, str]:
         )
     if _evaluated(model):
         raise UserError(f"{path} has settings whose text fairseq runs as Python: give one from a source you trust.")
-    check_translator(model, task, state.get("model"), path)
     wanted = {field: task.get(field) for field in ("source_lang", "target_lang", "data")}
     return typed(dict[str, str], wanted, f"{path}: cfg.task", "training")
 

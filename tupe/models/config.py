@@ -11,7 +11,6 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from tupe.attention import BACKENDS
-from tupe.errors import UserError
 from tupe.position.registry import freeze
 from tupe.systems import CHOICES, explained, named_electras, named_models, setting
 
@@ -133,16 +132,6 @@ class ElectraConfig(TupeConfig):
         "position terms of the attention that generator and discriminator share: the table of untied positions "
         "with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)",
     )
-
-
-def check_options(*configs: type[EncoderConfig]) -> None:
-    """Raise `UserError` if an option of a registered term has the name of a field of ours."""
-    taken = sorted(set(OPTIONS).intersection(name for config in configs for name in config.__annotations__))
-    if taken:
-        raise UserError(f"{taken[0]} is a field of our models: call the option of your term otherwise")
-
-
-check_options(EncoderConfig, TupeConfig, ElectraConfig)
 
 
 def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfig]) -> type[EncoderConfig]:

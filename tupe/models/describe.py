@@ -4,12 +4,8 @@ from argparse import Namespace
 from typing import Any
 
 from omegaconf import OmegaConf
-from yaml import YAMLError
 
 from tupe.criterions.throughput import training_flops
-from tupe.errors import UserError
-from tupe.fairseq_patches.scope import chosen
-from tupe.models.checkpoint_config import fairseq_model
 from tupe.models.config import CONFIGS
 from tupe.models.position import num_products
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
@@ -20,19 +16,7 @@ from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
     """Return the configuration of a named model with some fields changed, `["relative=unbinned"]`."""
-    if name in TRANSLATORS:
-        raise UserError(f"{name} is an encoder-decoder: `tupe systems --translation` says what it is.")
-    if name not in CONFIGS and (kind := chosen("model", name)):
-        raise UserError(f"{name} is {fairseq_model(name, kind)}: `tupe systems` lists ours, of which bert_a is BERT's.")
-    if name not in CONFIGS:
-        raise UserError(f"there is no checkpoint and no model {name}: `tupe systems` lists them.")
-    wrong = next((field for field in fields if "=" not in field or field.startswith(("_name=", "="))), None)
-    if wrong is not None:
-        raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
-    try:
-        args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
-    except YAMLError:
-        raise UserError(f"{' '.join(fields):.200} is no list of field=value: write values plainly, as 0.1.") from None
+    args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
     args._name = name
     return args
 

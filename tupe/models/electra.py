@@ -11,14 +11,13 @@ from fairseq.data import Dictionary
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
 from tupe.models.config import CONFIGS
 from tupe.models.heads import upgrade
 from tupe.models.position import build_position_bias, embedding_width
-from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, register
+from tupe.models.tupe import TupeLanguageModelEncoder, TupeModel, register
 from tupe.position import UntiedAbsolute
 from tupe.systems import ELECTRA_NAMES
 
@@ -84,21 +83,10 @@ class DiscriminatorEncoder(TupeLanguageModelEncoder):
 
 
 def generator_args(args: Namespace) -> Namespace:
-    """Return the generator's configuration: the discriminator's depth, head width and embeddings, at its own width.
-
-    Raises:
-        UserError: for a width that is above the discriminator's, or no multiple of a head's.
-    """
+    """Return the generator's configuration: the discriminator's depth, head width and embeddings, at its own width."""
     width, heads = args.encoder_embed_dim, args.encoder_attention_heads
-    head = max(width // heads, 1)
+    head = width // heads
     narrow = round(args.generator_size * width)
-    if narrow % head or not 0 < narrow <= width:
-        lower = min(max(narrow // head, 1), heads) * head
-        near = [f"{some / width:.4g} ({some})" for some in dict.fromkeys((lower, min(lower + head, width)))]
-        raise UserError(
-            f"generator_size={args.generator_size:g} of the width {width} is {narrow}, but a generator has 1 to "
-            f"{heads} heads of {head}: set --generator-size to {' or '.join(near)}"
-        )
     return Namespace(
         **{
             **vars(args),
@@ -115,9 +103,6 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[Discriminat
 
     They share words, positions and segments at the input with their layer norm, and those position terms that
     `share_positions` names. Otherwise each has projections, relative values and low-rank factors for its own heads.
-
-    Raises:
-        UserError: for sizes that no generator can have, and for terms that the two cannot share.
     """
     discriminator, theirs = DiscriminatorEncoder(args, dictionary), generator_args(args)
     generator = TupeLanguageModelEncoder(theirs, dictionary)
@@ -128,21 +113,12 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[Discriminat
         generator.lm_head.weight = ours.embed_tokens.weight
     untied = isinstance(ours.position_bias.absolute, UntiedAbsolute)
     if args.share_positions == "table":
-        if not untied:
-            raise UserError(
-                f"share_positions=table is of untied positions, which absolute={args.absolute} lacks: set none; "
-                "words, positions and segments at the input are shared anyway"
-            )
         for name in ("table", "layer_norm"):
             setattr(own.position_bias.absolute, name, getattr(ours.position_bias.absolute, name))
         if ours.position_bias.reset is not None:
             own.position_bias.reset.vectors = ours.position_bias.reset.vectors
     elif args.share_positions == "all":
-        if theirs.encoder_embed_dim != args.encoder_embed_dim:
-            raise UserError(
-                "share_positions=all needs a generator as wide as the discriminator, but "
-                f"{theirs.encoder_embed_dim} is not {args.encoder_embed_dim}: set --generator-size 1, or share less"
-            )
+        assert theirs.encoder_embed_dim == args.encoder_embed_dim, "share_positions=all needs generator_size=1"
         own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
         for layer, other in zip(own.layers, ours.layers):
             layer.self_attn.relative = other.self_attn.relative
@@ -152,13 +128,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[Discriminat
 
 
 def never_drawn(dictionary: Dictionary) -> Tensor:
-    """Return the dictionary's special symbols and padding, `(S,)`: drawn, they would move segments and masks.
-
-    Raises:
-        UserError: if there is no `<mask>`.
-    """
-    if dictionary.index("<mask>") == dictionary.unk():
-        raise UserError("the dictionary has no <mask>: train with --task masked_lm, which adds it")
+    """Return the dictionary's special symbols and padding, `(S,)`: drawn, they would move segments and masks."""
     return torch.tensor([i for i, is_special in enumerate(special_symbols(dictionary)) if is_special])
 
 
@@ -259,15 +229,7 @@ class ElectraModel(TupeModel):
         return further
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Adapt the heads of a checkpoint. Raise `UserError` for one without a generator or a discriminator."""
-        prefix = f"{name}." if name else ""
-        for part in ELECTRA_PARTS:
-            if not any(key.startswith(prefix + part) for key in state_dict):
-                raise UserError(
-                    f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for "
-                    "replaced-token detection has: start from one of --arch electra_..., or train the model that "
-                    "the checkpoint is of"
-                )
+        """Adapt the heads of a checkpoint. It must have both networks."""
         upgrade(self, state_dict, name)
 
 

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.attention import prefers_structured, takes_packed
-from tupe.errors import UserError
 from tupe.layers import Dropout, Linear
 from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import (
@@ -19,8 +18,7 @@ from tupe.models.position import (
     structured_width,
 )
 from tupe.models.unpadded import Group, Unpadded
-from tupe.position import PositionTable, PositionTerms, SegmentTable, check_separators, segment_ids
-from tupe.position.arguments import shown
+from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
 from tupe.systems import IN_LAYER
@@ -50,7 +48,7 @@ class TupeEncoder(nn.Module):
         self.num_heads = args.encoder_attention_heads
         self.head_dim = width // args.encoder_attention_heads
         self.unpad = str(args.unpad)
-        self.eos, self.pair_separators = eos, check_separators(args.pair_separators)
+        self.eos, self.pair_separators = eos, args.pair_separators
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
@@ -187,9 +185,8 @@ class TupeEncoder(nn.Module):
             The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
 
         Raises:
-            UserError: for tokens of no symbol, and for a sequence longer than `max_positions`.
+            UserError: for a sequence longer than `max_positions`.
         """
-        check_tokens(src_tokens, self.embed_tokens)
         check_length(src_tokens.shape[1], self.max_positions)
         mask = self.key_padding_mask(src_tokens, num_tokens)
         unpadded = None if return_all_hiddens else self.without_padding(mask, num_tokens)
@@ -203,50 +200,3 @@ class TupeEncoder(nn.Module):
         x = self.layer_norm(x)
         x = x if head is None else head(x)
         return (x if unpadded is None else unpadded.pad(x, *src_tokens.shape)), states
-
-
-def check_masked(masked: object, shape: torch.Size) -> None:
-    """Raise `UserError` unless `masked` is bool of `shape` `(B, T)`, or indices into its tokens, checked on the CPU."""
-    if is_traced():
-        return
-    fits = isinstance(masked, Tensor) and masked.dtype in (torch.bool, torch.int64, torch.int32)
-    if fits and masked.dtype == torch.bool:
-        fits = masked.shape == shape
-    elif fits and masked.device.type == "cpu" and masked.numel():  # a GPU would have to be waited for
-        fits = 0 <= int(masked.min()) <= int(masked.max()) < shape.numel()
-    if not fits:
-        kind = f" of {masked.dtype}" if isinstance(masked, Tensor) else ""
-        raise UserError(
-            f"masked_tokens is {shown(masked)}{kind}, but must be bool (B, T) = {tuple(shape)}, or indices into these "
-            f"{shape.numel()} tokens, from 0"
-        )
-
-
-def check_tokens(tokens: object, embedding: nn.Embedding, axes: tuple[int, ...] = (2,)) -> None:
-    """Raise `UserError` for tokens that are no tensor of whole numbers, on the CPU also for numbers of no symbol.
-
-    Args:
-        tokens: `(T,)` or `(B, T)`.
-        embedding: has a row for each symbol.
-        axes: how many axes the tokens may have.
-    """
-    if is_traced():
-        return
-    if not isinstance(tokens, Tensor):
-        raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
-    if tokens.is_meta and not embedding.weight.is_meta:
-        raise UserError("tokens are on the device meta, which holds no numbers: give what encode(text) gives")
-    kind = tokens.dtype if tokens.layout == torch.strided else tokens.layout
-    if tokens.ndim not in axes or not tokens.shape[-1] or kind not in (torch.int64, torch.int32):
-        shapes = " or ".join({1: "(T,)", 2: "(B, T)"}[number] for number in axes)
-        raise UserError(
-            f"tokens are {tuple(tokens.shape)} of {kind}, but must be whole numbers {shapes}, T at least 1: give what "
-            "encode(text) gives"
-        )
-    if tokens.device.type == "cpu" and tokens.numel():  # a GPU would have to be waited for
-        least, most, size = int(tokens.min()), int(tokens.max()), embedding.num_embeddings
-        if not 0 <= least <= most < size:
-            raise UserError(
-                f"tokens are numbers from {least} to {most}, but the dictionary has {size} symbols: give what "
-                "encode(text) of this model gives"
-            )

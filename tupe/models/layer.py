@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import biased_attention, packed_attention
-from tupe.errors import UserError
 from tupe.layers import Dropout, Linear
 from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
@@ -34,9 +33,6 @@ class Attention(nn.Module):
         backend: the `backend` of `tupe.attention.biased_attention`.
         relative: Shaw's or DeBERTa's relative positions, whose term is added to `bias`.
         projection: Linformer's `E`; keys and values are then made from `E x` instead of `x`.
-
-    Raises:
-        UserError: if the heads do not divide the width.
     """
 
     def __init__(
@@ -51,11 +47,7 @@ class Attention(nn.Module):
         projection: LengthProjection | None = None,
     ) -> None:
         super().__init__()
-        if embed_dim % num_heads:
-            raise UserError(
-                f"{num_heads} attention heads do not divide the width {embed_dim}: change encoder_attention_heads "
-                "or encoder_embed_dim"
-            )
+        assert embed_dim % num_heads == 0, f"{num_heads} heads do not divide the width {embed_dim}"
         self.num_heads = num_heads
         self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
         self.dropout = dropout
@@ -73,7 +65,7 @@ class Attention(nn.Module):
         """Compute some columns of `x (W^Q, W^K, W^V)`, using only those `rows` of the weight."""
         if isinstance(self.qkv_proj, Linear):
             return self.qkv_proj(x, rows)
-        return self.qkv_proj(x)[..., rows]  # an adapter or an 8-bit layer, which takes no rows
+        return self.qkv_proj(x)[..., rows]  # an adapter, which takes no rows
 
     def query(self, x: Tensor) -> Tensor:
         """Compute `x W^Q`, `(B, H, T, d_h)`, of `x` `(B, T, d)`."""
@@ -280,24 +272,9 @@ class TupeEncoderLayer(nn.Module):
 def compiled_layer(layer: type[TupeEncoderLayer] = TupeEncoderLayer) -> Callable[..., Tensor]:
     """Return the compiled `forward` of a class of layers, one graph for all layers and lengths.
 
-    Call it with the layer as first argument. No module is wrapped, so parameters keep their names. The call raises
-    `UserError` where the compiler does not work.
+    Call it with the layer as first argument. No module is wrapped, so parameters keep their names.
     """
-    forward = torch.compile(layer.forward, dynamic=True)
-
-    def call(*arguments: object) -> Tensor:
-        try:
-            return forward(*arguments)
-        except Exception as error:
-            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-                raise
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise UserError(
-                f"torch.compile does not work here ({reason[:300]}): install what it needs (a C++ compiler, and on a "
-                "GPU Triton), or leave --compile (model.compile) out"
-            ) from error
-
-    return call
+    return torch.compile(layer.forward, dynamic=True)
 
 
 def run_layer(layer: TupeEncoderLayer, *inputs: object, compile: bool, recompute: bool) -> Tensor:

@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from tupe.layers import WithShapes
 from tupe.position.length import fit_positions, take
 
 
-class LengthProjection(WithShapes):
+class LengthProjection(nn.Module):
     """Projection `E x` of `n` positions to `k` rows, from which a layer makes its keys and values.
 
     Each layer has one `E: k x n` for all heads, for keys `(E x) W^K` and values `(E x) W^V` (Wang et al.'s "key-value

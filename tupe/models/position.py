@@ -3,7 +3,6 @@
 import inspect
 from argparse import Namespace
 
-from tupe.errors import UserError
 from tupe.position import (
     BucketedRelative,
     ClippedRelative,
@@ -93,59 +92,27 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
     return build_registered("relative", args, bidirectional)
 
 
-def check_linformer(args: Namespace) -> None:
-    """Raise `UserError` for terms that need a key at each position, which Linformer does not have."""
-    with_any_keys = ("none", "input", "low_rank", "low_rank_input")
-    if args.linformer_k and (
-        args.absolute not in with_any_keys
-        or (args.relative, args.reset) != ("none", "none")
-        or args.segment == "per_head"
-        or args.rotary_dims
-    ):
-        raise UserError(
-            f"Linformer's keys are {args.linformer_k} mixtures of all positions, so absolute must be one of "
-            f"{', '.join(with_any_keys)}, relative and reset none, segment none or input, and rotary_dims 0; or set "
-            "linformer_k=0"
-        )
-
-
 def build_rotation(args: Namespace) -> Rotary | None:
-    """Build the rotation of queries and keys. Raise `UserError` with terms `IN_LAYER`, whose vectors are not turned."""
+    """Build the rotation of queries and keys; `None` without `rotary_dims`."""
     if not args.rotary_dims:
         return None
-    if args.relative in IN_LAYER:
-        raise UserError(
-            f"relative={args.relative} has vectors that meet the queries as they are, not turned: set rotary_dims=0, "
-            "or relative to a term that ignores the words"
-        )
     head_dim = args.encoder_embed_dim // args.encoder_attention_heads
     return Rotary(head_dim, args.rotary_dims, args.rotary_base)
 
 
 def build_embeddings(args: Namespace) -> RelativeEmbeddings | None:
-    """Build DeBERTa's table of distances. Raise `UserError` beside the four products of BERT-A^d."""
+    """Build DeBERTa's table of distances; `None` for other relative terms."""
     if args.relative != "deberta":
         return None
-    if args.absolute == "untied_cross":
-        raise UserError(
-            "relative=deberta asks and is asked by the words, and absolute=untied_cross would add positions to them: "
-            "set absolute to untied, input or none"
-        )
     return RelativeEmbeddings(
         args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, args.layer_norm_eps
     )
 
 
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
-    """Build the content-free terms; a decoder is not `bidirectional`. Raise `UserError` if they do not fit together."""
-    check_linformer(args)
+    """Build the content-free terms; a decoder is not `bidirectional`."""
     absolute, relative, reset = build_absolute(args, bidirectional), build_relative(args, bidirectional), None
     if args.reset != "none":
-        if args.absolute == "none" and not args.rotary_dims and getattr(relative, "symmetric", False):
-            raise UserError(
-                "with the reset and a symmetric relative term alone, a text and its reverse are the same to [CLS]: set "
-                "relative_sides to learned, reset to none, or choose absolute positions"
-            )
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
     return PositionBias(

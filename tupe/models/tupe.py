@@ -12,20 +12,16 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import refuse_other_dictionary
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
 from tupe.models.config import CONFIGS, TupeConfig
-from tupe.models.encoder import TupeEncoder, check_masked
+from tupe.models.encoder import TupeEncoder
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
-from tupe.models.hub import HubInterface, check_head
+from tupe.models.hub import HubInterface
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width
 from tupe.models.pretrained import load_hub
-from tupe.models.unread import told_of_unread
-from tupe.position.arguments import check_whole
 from tupe.systems import MODEL_NAMES
 
 logger = logging.getLogger(__name__)
@@ -64,8 +60,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return nn.Embedding(vocab_size, embedding_width(self.args), padding_idx)
 
     def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
-        with told_of_unread(args):
-            return TupeEncoder(args, embed_tokens, dictionary.eos())
+        return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
         return LanguageModelHead(self.args, output_dim, weight)
@@ -97,9 +92,8 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return x, {"inner_states": states and [state.transpose(0, 1) for state in states]}
 
     def output_layer(self, features: Tensor, masked_tokens: Tensor | None = None) -> Tensor:
-        """Compute the vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only, which are checked."""
+        """Compute the vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
         if masked_tokens is not None:
-            check_masked(masked_tokens, features.shape[:2])
             features = features.flatten(0, 1)[masked_tokens.flatten()]
         return self.lm_head(features)
 
@@ -120,15 +114,10 @@ class TupeModel(RobertaModel):
 
     @classmethod
     def build_model(cls, cfg: DictConfig | TupeConfig | Namespace, task: FairseqTask) -> "TupeModel":
-        """Build the model. Raise `UserError` for fields that do not fit together, or a dictionary of another model."""
+        """Build the model for the dictionary and the longest sequence of `task`."""
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
-        if not isinstance(args.max_positions, int):
-            raise UserError(
-                f"the task {type(task).__name__} does not say how long a sequence of one encoder is (its max_positions "
-                f"is {args.max_positions}): set --max-positions, or another task, such as --task masked_lm"
-            )
         return cls(args, *cls.networks(args, task.source_dictionary))
 
     @staticmethod
@@ -163,11 +152,6 @@ class TupeModel(RobertaModel):
         Returns:
             The output, and a dictionary with `inner_states`.
         """
-        if classification_head_name is not None:
-            check_head(self.classification_heads, classification_head_name)
-        for asked, head in ((spans, "span_head"), (words, "token_head")):
-            if asked and not hasattr(self, head):
-                raise UserError(f"the model has no {head}: call register_{head} first, or load a fine-tuned checkpoint")
         features_only = features_only or spans or words
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.span_head(x) if spans else self.token_head(x) if words else x, extra
@@ -175,32 +159,12 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """Add fairseq's head, or with `linear_heads` one of one layer.
-
-        Raises:
-            UserError: for no name, no classes, and a value that nothing reads.
-        """
-        unread = next((other for other, value in kwargs.items() if value is not None), None)
-        if unread is not None:  # fairseq's hub interface passes one on that its model ignores
-            raise UserError(f"register_classification_head has no {unread}: nothing would read it")
-        if not isinstance(name, str):
-            raise UserError(f"a classification head cannot be called {name!r:.60}: give a name")
-        check_whole("num_classes", num_classes, 1)
-        if inner_dim is not None:
-            check_whole("inner_dim", inner_dim, 1)
-        try:
-            if self.args.linear_heads:
-                if inner_dim is not None:
-                    raise UserError("a head of one layer has no inner_dim: nothing would read it")
-                self.classification_heads[name] = LinearHead(
-                    self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
-                )
-            else:
-                super().register_classification_head(name, num_classes, inner_dim)
-        except KeyError as error:
-            raise UserError(
-                f"a classification head cannot be called {name!r:.60}: give a name without a dot"
-            ) from error
+        """Add fairseq's head, or with `linear_heads` one of one layer. `kwargs` are not used, as in fairseq."""
+        if self.args.linear_heads:
+            head = LinearHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
+            self.classification_heads[name] = head
+        else:
+            super().register_classification_head(name, num_classes, inner_dim)
 
     def register_span_head(self) -> None:
         """Add the head of extractive question answering, which `tupe_question_answering` asks for."""
@@ -208,18 +172,11 @@ class TupeModel(RobertaModel):
 
     def register_token_head(self, num_classes: int) -> None:
         """Add the head of token classification, which `tupe_token_classification` asks for."""
-        check_whole("num_classes", num_classes, 1)
         self.token_head = TokenHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
 
     def freeze_layers(self, number: int) -> None:
-        """Train neither embeddings, position terms nor the first layers. Raise `UserError` for more than there are."""
+        """Train neither embeddings, position terms nor the first `number` layers."""
         encoder = self.encoder.sentence_encoder
-        check_whole("frozen_layers", number, 1)
-        if not 1 <= number <= len(encoder.layers):  # an integer of numpy's can be below
-            raise UserError(
-                f"frozen_layers is {number!r:.60}, but the model has {len(encoder.layers)} layers: "
-                "give a number up to that"
-            )
         encoder.requires_grad_(False)
         for part in (*encoder.layers[number:], encoder.layer_norm):
             part.requires_grad_(True)
@@ -229,17 +186,11 @@ class TupeModel(RobertaModel):
 
         A checkpoint without a language-model head, such as an ELECTRA's discriminator, leaves this model's as it is.
         """
-        if not isinstance(state_dict, Mapping):
-            given = f"state_dict is {state_dict!r:.60}, but must be parameters by name"
-            raise UserError(f"{given}: give safe_load(path)['model'] of tupe.safe_load")
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
         for key in electra:
             del state_dict[key]
         head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
-        if words in state_dict:
-            size = len(state_dict[words])
-            refuse_other_dictionary(None, self.encoder.dictionary, "`tupe prepare-corpus --vocabulary`", size)
         if electra or not any(key.startswith(head) for key in state_dict):
             what = "a discriminator, " * bool(electra)
             logger.info(f"the checkpoint is {what}without a language-model head: this model's is untrained")
@@ -270,9 +221,6 @@ class TupeModel(RobertaModel):
                 `sentencepiece.bpe.model` lies beside the checkpoint or the data. A `tokenizer.json` of an imported
                 model that lies there, or is named, takes its place.
             process_text: false for text that is processed already.
-
-        Raises:
-            UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit together.
         """
         return load_hub(model_name_or_path, checkpoint_file, data_name_or_path, bpe, process_text, kwargs)
 

@@ -8,11 +8,10 @@ import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
 
 from tests.models.seq2seq.test_decoding import CLOSE, generate, same
-from tests.samples import dictionary_of
-from tupe.errors import UserError
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.systems import SEQ2SEQ_NAMES
+from tupe.util import UserError
 
 
 def fairseqs(model, task, pre_norm, shared):
@@ -111,14 +110,10 @@ def test_learns_to_reverse(system, task, dictionary):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"reset": "paper"}, r"reset is paper, but a translation has no \[CLS\]"),
-        ({"segment": "per_head"}, "segment is per_head, but a translation has one sentence a side"),
-        ({"linformer_k": 4}, "linformer_k is 4, but its keys mix in the future"),
-        ({"relative": "shaw", "cross_position": "diagonal"}, "cross_position=diagonal is T5's relative term"),
-        ({"encoder_attention_heads": 5}, "5 attention heads do not divide the width 128"),
-        ({"relative": "deberta"}, "relative=deberta is of encoders, as its distances ask the words on both sides"),
-        ({"relative": "shaw", "rotary_dims": -1}, "relative=shaw has vectors that meet the queries as they are"),
-        ({"relative": "bucketed", "relative_buckets": 3}, r"relative_buckets\) is 3"),
+        ({"reset": "paper"}, r"a translation has no \[CLS\]"),
+        ({"segment": "per_head"}, "one text on each side"),
+        ({"linformer_k": 4}, "a decoder sees no later words"),
+        ({"relative": "deberta"}, "a decoder sees no later words"),
     ],
 )
 def test_fields_that_do_not_fit(fields, sentence, task):
@@ -126,30 +121,7 @@ def test_fields_that_do_not_fit(fields, sentence, task):
         Seq2SeqModel.build_model(CONFIGS["seq2seq_none_tiny"](**fields), task)
 
 
-def test_a_task_of_one_side_is_refused(task):
-    one = SimpleNamespace(**{**vars(task), "max_positions": lambda: 64})
-    with pytest.raises(UserError, match=r"^the model translates, which the task does not: give --task translation"):
-        Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](), one)
-
-
-def test_padding_on_the_left_is_refused(task, build, dictionary, previous):
+def test_padding_on_the_left_is_refused(task):
     left = SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(left_pad_source=True)})
-    with pytest.raises(UserError, match="padding must be on the right: give --left-pad-source"):
+    with pytest.raises(UserError, match="padding must be on the right"):
         Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](), left)
-    with pytest.raises(UserError, match="the source is padded on the left"):
-        build("t5")(torch.tensor([[5, 6, 2], [1, 5, 2]]), None, previous[:2])
-
-
-def test_one_table_for_two_dictionaries_is_refused(task):
-    two = SimpleNamespace(**{**vars(task), "target_dictionary": dictionary_of("another")})
-    with pytest.raises(UserError, match="source and target have 24 and 5 symbols"):
-        Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](share_all_embeddings=True), two)
-
-
-def test_a_checkpoint_without_checksum_of_another_vocabulary(build):
-    model = build("t5")
-    state = model.state_dict()
-    name = next(name for name in state if name.endswith("embed_tokens.weight"))
-    state[name] = state[name][:-1]
-    with pytest.raises(UserError, match=r"another dictionary .* symbols, the data's has"):
-        model.load_state_dict(state)

@@ -7,18 +7,17 @@ from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
 
-from tupe.errors import UserError
 from tupe.models.config import (
     ACTIVATION_CHOICES,
     ENUMS,
     OWN_ABSOLUTE,
     EncoderConfig,
-    check_options,
     config_class,
     encoding,
     structure,
 )
-from tupe.systems import CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators, setting
+from tupe.systems import CROSS_POSITION, SEQ2SEQ_ABSOLUTE, explained, named_translators, setting
+from tupe.util import UserError
 
 
 @dataclass
@@ -53,9 +52,6 @@ class Seq2SeqConfig(EncoderConfig):
     )
 
 
-check_options(Seq2SeqConfig)
-
-
 def encoder_args(args: Namespace) -> Namespace:
     """Return the fields of the encoder's stack."""
     return Namespace(**{**vars(args), "max_positions": args.max_source_positions})
@@ -68,25 +64,11 @@ def decoder_args(args: Namespace) -> Namespace:
 
 
 def check_terms(args: Namespace) -> None:
-    """Raise `UserError` for a term that has no meaning in an encoder-decoder."""
-    if args.reset != "none":
-        raise UserError(f"reset is {args.reset}, but a translation has no [CLS] to untie: set reset=none")
-    if args.segment != "none":
-        raise UserError(f"segment is {args.segment}, but a translation has one sentence a side: set segment=none")
-    if args.embedding_dim:
-        raise UserError(f"embedding_dim is {args.embedding_dim}, but must be 0, for the width, in an encoder-decoder")
-    if args.linformer_k:
-        raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
-    if args.relative == "deberta":
-        raise UserError(
-            "relative=deberta is of encoders, as its distances ask the words on both sides: choose another relative "
-            "term"
-        )
-    if args.cross_position == "diagonal" and args.relative in IN_LAYER:
-        raise UserError(
-            "cross_position=diagonal is T5's relative term, which does not go with relative terms that meet the words "
-            f"({', '.join(sorted(IN_LAYER))}): set cross_position to none, low_rank or untied"
-        )
+    """Raise `UserError` for a term of an encoder, whose model would be built and compute something else here."""
+    if args.reset != "none" or args.segment != "none":
+        raise UserError("reset and segment must be none, because a translation has no [CLS] and one text on each side.")
+    if args.linformer_k or args.relative == "deberta":
+        raise UserError("linformer_k must be 0 and relative not deberta, because a decoder sees no later words.")
 
 
 #: model name -> its configuration class.

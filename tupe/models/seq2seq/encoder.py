@@ -6,8 +6,6 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
-from tupe.errors import UserError
-from tupe.models.encoder import check_tokens
 from tupe.models.layer import TupeEncoderLayer
 from tupe.models.seq2seq.config import encoder_args
 from tupe.models.seq2seq.source import Source
@@ -27,20 +25,10 @@ class Seq2SeqEncoder(FairseqEncoder):
         return int(min(super().max_positions(), self.stack.max_positions))
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused: object) -> Source:
-        """Compute the features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.
-
-        Raises:
-            UserError: for tokens that are no such tensor, more of them than positions, and padding on the left.
-        """
-        check_tokens(src_tokens, self.stack.embed_tokens)
+        """Compute the features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right."""
         padding = src_tokens.eq(self.dictionary.pad())
-        if padding.device.type == "cpu":  # a GPU would have to be waited for
-            if padding[:, 0].any():
-                raise UserError(
-                    "the source is padded on the left, where positions would depend on the batch: set "
-                    "--left-pad-source (task.left_pad_source=false), which pads it on the right"
-                )
-            padding = padding if padding.any() else None
+        if padding.device.type == "cpu" and not padding.any():  # a GPU would have to be waited for
+            padding = None
         x = self.stack.embed(src_tokens)
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0)
