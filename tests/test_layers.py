@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tupe.layers
-from tupe.layers import Dropout, Linear, OneDNNLinear, dropout, linear, plain
+from tupe.layers import Dropout, Linear, OneDNNLinear, dropout, linear
 
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this PyTorch comes without oneDNN")
@@ -114,14 +114,6 @@ def test_a_layer_takes_the_parameters_of_another_and_draws_nothing():
     layer = Linear.of(given)
     assert torch.equal(torch.get_rng_state(), state)
     assert layer.weight is given.weight and layer.bias is given.bias
-
-
-def test_a_plain_copy_has_layers_of_pytorch_alone():
-    model = torch.nn.Sequential(Linear(3, 4), torch.nn.Tanh(), Linear(4, 2))
-    copied, x = plain(model), torch.randn(5, 3)
-    assert [type(module) for module in copied] == [torch.nn.Linear, torch.nn.Tanh, torch.nn.Linear]
-    assert all(type(module) is Linear for module in (model[0], model[2]))
-    torch.testing.assert_close(copied(x), model(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

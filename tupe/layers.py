@@ -4,7 +4,6 @@ Linear layers are computed in float32 by oneDNN on AMD CPUs with AVX-512, where 
 with the instructions of older CPUs, at half of oneDNN's speed or less.
 """
 
-import copy
 import functools
 import os
 from pathlib import Path
@@ -96,18 +95,6 @@ class Linear(nn.Linear):
         return own
 
 
-def plain(model: nn.Module) -> nn.Module:
-    """Return a copy of `model` whose linear layers are `torch.nn.Linear`.
-
-    It is for tools that compare exact types: `torch.ao.quantization.quantize_dynamic(plain(model), {nn.Linear})`.
-    """
-    model = copy.deepcopy(model)
-    for module in model.modules():
-        if type(module) is Linear:
-            module.__class__ = nn.Linear
-    return model
-
-
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Apply dropout to `x`, of any shape; on the CPU the rate is rounded to a multiple of 1/65536.
 
@@ -128,10 +115,3 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to `x`, of any shape."""
         return dropout(x, self.p, self.training)
-
-
-class WithShapes(nn.Module):
-    """Base of modules that show the shapes of their parameters where a model is printed."""
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={tuple(parameter.shape)}" for name, parameter in self.named_parameters(recurse=False))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.layers import Linear, WithShapes
+from tupe.layers import Linear
 from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import Span, check_epsilon, check_length, fit_positions
 from tupe.position.precision import in_float32, no_autocast
@@ -15,7 +15,7 @@ from tupe.position.precision import in_float32, no_autocast
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
 
 
-class PositionTable(WithShapes):
+class PositionTable(nn.Module):
     """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the word embeddings.
 
     A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.

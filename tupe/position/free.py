@@ -5,14 +5,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32
 
 
-class FreeAbsolute(WithShapes):
+class FreeAbsolute(nn.Module):
     """Table `V: H x n x n` of free values, `absolute(i, j) = V[i, j]` per head.
 
     Args:

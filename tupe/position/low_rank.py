@@ -6,14 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast
 
 
-class LowRankAbsolute(WithShapes):
+class LowRankAbsolute(nn.Module):
     """DIET-ABS: `absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
 
     Args:

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import Span, check_length, fit_positions
@@ -37,7 +36,7 @@ def skew(by_distance: Tensor) -> Tensor:
     return by_distance.flatten(-2)[..., length:].unflatten(-1, (length, width - 1))[..., : width - length - 1]
 
 
-class RelativeTerm(WithShapes):
+class RelativeTerm(nn.Module):
     """Base of the relative terms. A subclass has a table, `values`, and tells the `row` of each distance in it.
 
     A term without a table overrides `by_distance` instead; see `tupe.position.Term`.

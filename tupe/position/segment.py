@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_tensors, check_types, check_whole
 from tupe.position.precision import at_least_float32
@@ -70,7 +69,7 @@ def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
     return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 
 
-class _Segments(WithShapes):
+class _Segments(nn.Module):
     """Base of the segment terms: one parameter. A checkpoint without it loads as zero, which changes no output."""
 
     def __init__(self, *shape: int) -> None:

@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types, shown
 from tupe.position.relative import check_max_distance, skew
@@ -29,7 +28,7 @@ def unskew(by_key: Tensor) -> Tensor:
     return F.pad(flat, (length, 0)).unflatten(-1, (length, length + num_keys + 1))
 
 
-class ShawRelative(WithShapes):
+class ShawRelative(nn.Module):
     """Tables `a` and, with `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads.
 
     Args:
