@@ -1,13 +1,11 @@
 """Averaged checkpoints: the mean, and only of what has one."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 
 from tupe.checkpoints.average import average, last_checkpoints
 from tupe.cli.main import main
-from tupe.errors import UserError
+from tupe.util import UserError
 
 
 @pytest.fixture
@@ -53,7 +51,7 @@ def test_epochs_are_sorted_as_numbers(save, tmp_path):
         save(f"checkpoint{number}.pt", number)
     save("checkpoint_best.pt", 0)
     assert [path.name for path in last_checkpoints(tmp_path, 2)] == ["checkpoint9.pt", "checkpoint10.pt"]
-    with pytest.raises(UserError, match=r"4 checkpoints are to be averaged, but .* has 3 of the kind"):
+    with pytest.raises(UserError, match=r"has 3 checkpoints of updates or epochs, not 4"):
         last_checkpoints(tmp_path, 4)
 
 
@@ -61,24 +59,5 @@ def test_other_models_are_refused(save):
     first = save("checkpoint1.pt", 1)
     with pytest.raises(UserError, match="differ in _name, width"):
         average([first, save("other.pt", 1, {"_name": "y", "width": 3})])
-    with pytest.raises(UserError, match=r"differ in labels$"):
+    with pytest.raises(UserError, match=r"differ in labels_sha256\.$"):
         average([first, save("task.pt", 1, labels="1")])
-    with pytest.raises(UserError, match=r"not of one model: a is \(2, 3\) in the one and \(4,\) in the other"):
-        average([first, save("larger.pt", 1, a=torch.ones(4))])
-    with pytest.raises(UserError, match=r"not of one model: more is not in the one and \(4,\) in the other"):
-        average([first, save("more.pt", 1, more=torch.ones(4))])
-    with pytest.raises(UserError, match="differ in count, whose whole numbers have no mean"):
-        average([first, save("count.pt", 1, count=torch.tensor(4))])
-    of_x = {"cfg": {"model": {"_name": "x"}}}
-    for none in ({"weights": 1}, {"model": {"a": 1}, **of_x}, {"model": {}, **of_x}):
-        torch.save(none, first.with_name("none.pt"))
-        with pytest.raises(UserError, match=r"none\.pt is not a checkpoint of fairseq"):
-            average([first.with_name("none.pt"), first])
-
-
-def test_a_model_of_fairseqs_own(save):
-    """Its fields are a namespace."""
-    paths = [save(f"checkpoint{value}.pt", value, Namespace(arch="transformer", width=3)) for value in (1, 2)]
-    torch.testing.assert_close(average(paths)["model"]["a"], torch.full((2, 3), 1.5, dtype=torch.float16))
-    with pytest.raises(UserError, match="differ in width"):
-        average([*paths, save("other.pt", 1, Namespace(arch="transformer", width=4))])

@@ -6,7 +6,6 @@ import torch
 from tests.fairseq_patches.conftest import trainer
 from tupe.checkpoints.extend import Axes, extend_positions
 from tupe.cli.main import main
-from tupe.errors import UserError
 from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative
 
 
@@ -113,22 +112,3 @@ def test_flat_masters_go_along(run, tmp_path):
     state["last_optimizer_state"]["state"][0]["exp_avg"] = torch.zeros(7)
     torch.save(state, tmp_path / "other.pt")
     assert not extend_positions(tmp_path / "other.pt", 20).optimizer
-
-
-def test_what_cannot_be_extended(run, tmp_path):
-    _, _, path = run
-    with pytest.raises(UserError, match="has 16 positions and cannot be given 16"):
-        extend_positions(path, 16)
-    state = torch.load(path, weights_only=True)
-    name, weight = next((name, weight) for name, weight in state["model"].items() if name.endswith("fc2.bias"))
-    torch.save({**state, "model": {**state["model"], name: torch.cat([weight, weight])}}, tmp_path / "other.pt")
-    with pytest.raises(UserError, match=rf"{name} in .* is not of the shape \(\d+,\), as its configuration says"):
-        extend_positions(tmp_path / "other.pt", 32)
-    state["cfg"]["model"].update(max_positions=18)
-    torch.save(state, tmp_path / "damaged.pt")
-    with pytest.raises(UserError, match="is not of 18 positions, as its configuration says"):
-        extend_positions(tmp_path / "damaged.pt", 32)
-    state["cfg"]["model"].update(linformer_k=4)
-    torch.save(state, tmp_path / "linformer.pt")
-    with pytest.raises(UserError, match="is a Linformer"):
-        extend_positions(tmp_path / "linformer.pt", 32)

@@ -8,8 +8,6 @@ import torch
 from tupe.checkpoints.from_transformers import import_transformers
 from tupe.checkpoints.load import open_checkpoint
 from tupe.checkpoints.to_transformers import export
-from tupe.cli.main import main
-from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 
 pytest.importorskip("transformers")
@@ -47,41 +45,8 @@ def test_the_checksum_of_the_dictionary_comes_back(make_checkpoint, corpus, tmp_
     assert open_checkpoint(tmp_path / "back.pt").config.dictionary_sha256 == checksum
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"vocab_size": 7}, "has vocab_size=7, but its model [0-9]+: give files"),
-        ({"pad_token_id": 0}, "has pad_token_id=0, but its model 1: give files"),
-        ({"linear_heads": True}, "does not describe the head in .*model.safetensors: give files"),
-    ],
-)
-def test_a_configuration_of_another_model(change, said, exported, tmp_path):
-    from tupe.transformers import TupeForSequenceClassification
-
-    TupeForSequenceClassification.from_pretrained(exported).save_pretrained(tmp_path / "new")
-    path = tmp_path / "new/config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(UserError, match=rf"^{path} {said}"):
-        import_transformers(tmp_path / "new", tmp_path / "back.pt")
-
-
 def test_special_numbers_as_transformers_may_write_them(exported, tmp_path):
     path = exported / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "bos_token_id": None, "eos_token_id": [2]}))
     import_transformers(exported, tmp_path / "back.pt")
     assert (tmp_path / "back.pt").is_file()
-
-
-def test_a_language_that_nothing_reads(exported, tmp_path, capsys):
-    assert main(["import", str(exported), str(tmp_path / "back.pt"), "--language", "de"]) == 1
-    assert capsys.readouterr().err.startswith("error: --language is of models of other libraries, and ")
-
-
-def test_quantised_weights(exported, tmp_path):
-    """PyTorch would copy the numbers into the model as they are, without their scale."""
-    from safetensors.torch import load_file, save_file
-
-    path = exported / "model.safetensors"
-    save_file({name: (tensor * 100).to(torch.int8) for name, tensor in load_file(path).items()}, path)
-    with pytest.raises(UserError, match="does not hold the weights of the 2 layers"):
-        import_transformers(exported, tmp_path / "back.pt")

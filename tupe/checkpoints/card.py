@@ -13,9 +13,8 @@ import yaml
 from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.tasks import TASKS
-from tupe.errors import UserError
-from tupe.files import read, typed
 from tupe.systems import DESCRIPTIONS, SIZES, system_of
+from tupe.util import read_json
 
 if TYPE_CHECKING:
     from tupe.checkpoints.to_transformers import Loaded
@@ -59,10 +58,9 @@ class Score:
 
     @classmethod
     def read(cls, path: Path) -> Score:
-        """Read the file. Raise `UserError` if it is not of a run."""
-        content = read(path, dict[str, Any], "fine-tuning")
-        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
-        return typed(cls, known, str(path), "fine-tuning")
+        """Read the file."""
+        content = read_json(path)
+        return cls(**{name: content[name] for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -92,15 +90,6 @@ class About:
         if loaded.kind != "MaskedLM" and not results and beside.is_file():
             results = [beside]
         scores = [Score.read(path) for path in results]
-        if loaded.kind == "MaskedLM" and results:
-            raise UserError(
-                f"{checkpoint} is not fine-tuned, and {results[0]} is of a fine-tuning: leave out --result."
-            )
-        if len({(score.task, score.metric) for score in scores}) > 1:
-            raise UserError("the results are of several tasks or metrics: give those of one (--result)")
-        task = Path(loaded.cfg["task"].get("data") or "").name if scores else ""  # `tupe import` writes none
-        if task and scores[0].task != task:
-            raise UserError(f"{results[0]} is of {scores[0].task}, but {checkpoint} of {task}: give another --result")
         # a prepared task has a manifest of its own, but no tokenizer
         known = (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON))
         content = Manifest.load(corpus).content if known else None

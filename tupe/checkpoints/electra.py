@@ -4,9 +4,8 @@ from pathlib import Path
 
 from tupe.checkpoints.fairseq_checkpoint import model_config, write_weights
 from tupe.checkpoints.load import open_checkpoint
-from tupe.errors import UserError
 from tupe.models.tupe import as_namespace
-from tupe.systems import ELECTRA, ELECTRA_NAMES, plain_name
+from tupe.systems import plain_name
 
 
 def export_discriminator(source: str | Path, target: str | Path) -> str:
@@ -17,17 +16,9 @@ def export_discriminator(source: str | Path, target: str | Path) -> str:
 
     Returns:
         the name of the model that was written.
-
-    Raises:
-        UserError: if the file cannot be read, or holds another model.
     """
     checkpoint = open_checkpoint(source)
     config = checkpoint.config
-    if config._name not in ELECTRA_NAMES:
-        raise UserError(
-            f"{source} holds the model {config._name!r}, which has no discriminator: give a checkpoint of one of "
-            f"{ELECTRA}..."
-        )
     name = plain_name(config._name)
     weights = {key: tensor for key, tensor in checkpoint.weights.items() if not key.startswith("generator.")}
     fields = model_config(as_namespace(config), name)

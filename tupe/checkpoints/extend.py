@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from tupe.checkpoints.load import open_checkpoint
-from tupe.errors import UserError
 from tupe.models.summary import meta_model
 from tupe.position import RelativeTerm
 
@@ -69,22 +68,10 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
 
     The rule is to `repeat` the rows of the positions after `[CLS]`, or to `interpolate` between them. Training resumes
     from the checkpoint, with sequences of the new length from the beginning of the epoch.
-
-    Raises:
-        UserError: for no such checkpoint, a Linformer, or a number that is not larger.
     """
     opened = open_checkpoint(checkpoint)
     state, config = opened.state, opened.config
     old, weights = config.max_positions, opened.weights
-    if config.linformer_k:
-        raise UserError(
-            f"{checkpoint} is a Linformer, whose keys are mixtures of its {old} positions: pre-train one of {positions}"
-        )
-    if positions <= old:
-        raise UserError(
-            f"{checkpoint} has {old} positions and cannot be given {positions}: give a larger number; "
-            "for fewer, --max-positions cuts the model on loading"
-        )
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)
     found = {
@@ -94,11 +81,6 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
         if f"{prefix}.{name}" in weights
     }
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    shapes = {name: getattr(weight, "shape", None) for name, weight in weights.items()}
-    wrong = next((name for name in parameters if name in shapes and shapes[name] != parameters[name].shape), None)
-    if wrong is not None:
-        of = f"{old} positions" if wrong in found else f"the shape {tuple(parameters[wrong].shape)}"
-        raise UserError(f"{wrong} in {checkpoint} is not of {of}, as its configuration says: it is damaged")
 
     def extended(named: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -137,20 +119,17 @@ def _parameters(weights: Iterable[str], parameters: Mapping[str, Tensor]) -> lis
 
 def _longer_optimizer(saved: Any, weights: Mapping[str, Tensor], extended: Extend) -> dict[str, Any] | None:
     """Extend the state of an optimizer with one group of parameters; `None` if it is not of these `weights`."""
-    if not isinstance(saved, dict) or not isinstance(saved.get("state"), dict):
-        return None
-    slots = saved["state"]
-    if len(saved.get("param_groups", [])) != 1 or sorted(slots) != list(range(len(slots))):
+    if not saved or len(saved["param_groups"]) != 1:
         return None
     try:
-        slots = {number: dict(slot) for number, slot in slots.items()}
+        slots = {number: dict(slot) for number, slot in saved["state"].items()}
         tensors = ((name, value) for slot in slots.values() for name, value in slot.items() if torch.is_tensor(value))
         for name in {name for name, value in tensors if value.dim() > 0}:  # the moments
             moments = _longer([slots[number][name] for number in range(len(slots))], weights, extended)
             for number, moment in enumerate(moments):
                 slots[number][name] = moment
         masters = {"fp32_params": _longer(saved["fp32_params"], weights, extended)} if "fp32_params" in saved else {}
-    except (KeyError, ValueError):
+    except ValueError:
         return None
     return {**saved, "state": slots, **masters}
 

@@ -7,28 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 from tupe.util import atomic
 
 
-def fill(model: TupeModel, state: dict[str, Tensor], path: Path, may_lack: str | tuple[str, ...]) -> list[str]:
-    """Give a model the weights of `path`; return the parameters that lack there and keep their initial values.
+def fill(model: TupeModel, state: dict[str, Tensor], may_lack: str | tuple[str, ...] = ()) -> list[str]:
+    """Give a model the weights in `state`, all of them but those whose names begin with `may_lack`.
 
-    Raises:
-        UserError: if the weights do not fit, or lack a parameter whose name does not begin with `may_lack`.
+    Returns:
+        the parameters that lack there and keep their initial values.
     """
-    try:
-        missing, unexpected = model.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise UserError(f"the weights of {path} do not fit its configuration: {reason}") from error
-    wrong = [name for name in missing if not name.startswith(may_lack)]
-    if wrong or unexpected:
-        what = f"lack {wrong[0]}" if wrong else f"have {unexpected[0]}, which has no counterpart here"
-        raise UserError(f"the weights of {path} {what}: give files that belong together")
-    return missing
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(may_lack)}
+    model.load_state_dict({**own, **state})
+    return [name for name in own if name not in state]
 
 
 def write_checkpoint(
@@ -81,6 +73,6 @@ def write_weights(
 
 
 def write_state(target: Path, state: dict[str, Any]) -> None:
-    """Write what a checkpoint holds, atomically, to a new file."""
-    with atomic(target) as part:
-        torch.save(state, part)
+    """Write what a checkpoint holds to a new file, atomically."""
+    with atomic(target) as unfinished:
+        torch.save(state, unfinished)

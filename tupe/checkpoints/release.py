@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 from torch import Tensor
 
-from tupe.checkpoints.fairseq_checkpoint import fill, write_checkpoint
+from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.checkpoints.foreign.names import todays
-from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.summary import dictionary_of_size
@@ -52,11 +51,8 @@ def release_config(args: Namespace) -> TupeConfig:
     same = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "activation_fn")
     optional = ("pooler_activation_fn", "encoder_normalize_before")
     optional += ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
-    try:
-        fields = {name: getattr(args, name) for name in same}
-        fields["max_positions"] = getattr(args, "max_positions", None) or args.tokens_per_sample
-    except AttributeError as error:
-        raise UserError(f"this is no checkpoint of the TUPE release: of its `args`, {error}") from error
+    fields = {name: getattr(args, name) for name in same}
+    fields["max_positions"] = getattr(args, "max_positions", None) or args.tokens_per_sample
     fields.update({name: getattr(args, name) for name in optional if hasattr(args, name)})
     return TupeConfig(
         absolute="untied",
@@ -72,24 +68,14 @@ def release_config(args: Namespace) -> TupeConfig:
 def load_release(path: str | Path) -> TupeModel:
     """Load a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm) as our model, in evaluation mode.
 
-    Such a file has `args` (a Namespace) and `model` (a state dict).
-
-    Raises:
-        UserError: if the file is missing, carries code, or is not a checkpoint of the release.
+    Such a file has `args` (a Namespace) and `model` (a state dict). It is read without running code.
     """
     state = safe_load(path)
-    args, release = state.get("args"), state.get("model")
-    tables = {_THEIRS + "pos.weight", _THEIRS + "embed_tokens.weight"}
-    if not isinstance(args, Namespace) or not isinstance(release, dict) or not tables <= release.keys():
-        raise UserError(
-            f"{path} is no checkpoint of the TUPE release: it needs `args`, and `model` with "
-            + " and ".join(sorted(tables))
-        )
-    config = release_config(args)
-    weights = convert_release_state(release)
+    config = release_config(state["args"])
+    weights = convert_release_state(state["model"])
     dictionary = dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
-    fill(model, weights, Path(path), may_lack=())
+    model.load_state_dict(weights)
     return model.eval()
 
 
@@ -97,6 +83,6 @@ def convert_release(source: str | Path, target: str | Path) -> None:
     """Write the release's checkpoint `source` as one of ours, for `--restore-file` and `TupeModel.from_pretrained`.
 
     The optimizer's state is left behind: pass `--reset-optimizer --reset-dataloader --reset-meters`, or
-    `--finetune-from-model`. Raises `UserError` as `load_release`.
+    `--finetune-from-model`.
     """
     write_checkpoint(Path(target), load_release(source), "tupe_base")

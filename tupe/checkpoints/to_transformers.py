@@ -1,7 +1,7 @@
 """A checkpoint as a folder that Transformers loads, written without Transformers and without a network."""
 
 import contextlib
-import dataclasses
+import shutil
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -14,27 +14,23 @@ from tupe.checkpoints.load import open_checkpoint
 from tupe.checkpoints.tokenizer import build_tokenizer, imported_tokenizer, tokenizer_config
 from tupe.checkpoints.transformers_format import (
     AUTO_MAP,
-    CHECKSUM,
     CHOICES,
     FIELDS,
     OUTPUT_EMBEDDINGS,
     SAID_OTHERWISE,
     WINDOWS,
-    checksum,
     config_fields,
-    in_order,
     to_theirs,
 )
 from tupe.data.corpus.manifest import versions
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.own import description
 from tupe.data.glue.tasks import Task
-from tupe.errors import UserError, needing
 from tupe.fairseq_patches.checkpoints import special_symbols
-from tupe.files import own, sha256, write_bytes, write_json
-from tupe.models.config import TupeConfig
+from tupe.models.config import ElectraConfig, TupeConfig
 from tupe.models.tupe import TupeModel
 from tupe.systems import system_fields
+from tupe.util import UserError, atomic, check_new, write_json
 
 SHIPPED = ("configuration_tupe.py", "modeling_tupe.py")
 
@@ -62,65 +58,36 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     """Load a checkpoint of ours with the dictionary in `data`.
 
     Raises:
-        UserError: for no checkpoint, a model that is none of our encoders, a field that an export does not know, and
-            a dictionary that is missing or another.
+        UserError: the model is an ELECTRA or has a field that an export does not know, or the classes are others.
     """
     opened = open_checkpoint(checkpoint)
     _check_fields(checkpoint, opened.config)
-    cfg, updates, task = opened.state["cfg"], opened.updates, opened.task
-    words = task.get("_name") == "tupe_token_classification"
-    fine_tuned = words or task.get("_name") == "tupe_sentence_prediction"
-    wanted = [data / "input0/dict.txt", data / "label/dict.txt"] if fine_tuned else [data / "dict.txt"]
-    if task.get("num_classes") == 1 and not task.get("multi_label"):  # a regression
-        del wanted[1:]
-    for path in wanted:
-        if not path.is_file():
-            what = "the prepared task that it was fine-tuned on" if fine_tuned else "the corpus that it was trained on"
-            raise UserError(f"there is no {path}: give as DATA the folder of {what}")
     opened.check_classes(data)
     model, fairseq_task = opened.model(data)
-    if not isinstance(model, TupeModel) or hasattr(model, "generator"):
-        raise UserError(
-            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported; of a "
-            "model with a generator, its discriminator, which tupe export-electra writes"
-        )
-    head = labels = None
+    head = labels = own = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
-    if words:
-        kind, labels = "TokenClassification", fairseq_task.classes
-    elif fine_tuned:
-        kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
+    if opened.task.get("_name") == "tupe_token_classification":
+        kind, labels, own = "TokenClassification", fairseq_task.classes, description(data)
+    elif opened.task.get("_name") == "tupe_sentence_prediction":
+        kind, head, own = "SequenceClassification", fairseq_task.cfg.classification_head_name, description(data)
         labels = ["LABEL_0"]
         if not fairseq_task.cfg.regression_target:
             known = fairseq_task.label_dictionary
             labels = [label for label, special in zip(known.symbols, special_symbols(known)) if not special]
-        if len(set(labels)) != fairseq_task.cfg.num_classes:
-            raise UserError(
-                f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "
-                f"of {checkpoint}: give the task that it was fine-tuned on"
-            )
-    symbols, untrained = fairseq_task.source_dictionary.symbols, "encoder.lm_head.bias" not in opened.weights
-    untrained = untrained and kind == "MaskedLM"
-    own = description(data) if fine_tuned else None
-    return Loaded(model.eval().float(), symbols, cfg, updates, head, labels, kind, untrained, own)
+    untrained = kind == "MaskedLM" and "encoder.lm_head.bias" not in opened.weights
+    symbols = fairseq_task.source_dictionary.symbols
+    model = model.eval().float()
+    return Loaded(model, symbols, opened.state["cfg"], opened.updates, head, labels, kind, untrained, own)
 
 
 def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
-    system = system_fields(TupeConfig)
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.name in system and field.name not in (*FIELDS, *SAID_OTHERWISE) and value != field.default:
-            raise UserError(
-                f"{checkpoint} has the field {field.name}={value!r}, which an exported model does not have: only "
-                f"models with {field.default!r} can be exported"
-            )
-    for field, choices in CHOICES.items():
-        value = str(getattr(config, field))
-        if value not in choices:
-            raise UserError(
-                f"{checkpoint} has {field}={value}, which an exported model does not have: only "
-                f"{', '.join(choices)} can be exported"
-            )
+    """Raise `UserError` for a field that the exported code does not read, whose model would compute something else."""
+    if isinstance(config, ElectraConfig):
+        raise UserError(f"{checkpoint} has two networks. Export what `tupe export-electra` makes of it.")
+    for name in (*system_fields(TupeConfig), "pooler_activation_fn"):
+        value, known = getattr(config, name), (*FIELDS, *SAID_OTHERWISE)
+        if value not in CHOICES.get(name, [value]) or (name not in known and value != getattr(TupeConfig, name)):
+            raise UserError(f"{checkpoint} has {name}={value}, which an exported model cannot compute.")
 
 
 def weights(loaded: Loaded) -> dict[str, Tensor]:
@@ -187,7 +154,7 @@ def export(
     Args:
         checkpoint: one of ours, pre-trained or fine-tuned.
         data: the folder with its dictionary, a corpus or a prepared task.
-        out: new, empty, or an earlier export of the same checkpoint, whose place this one takes.
+        out: a new folder.
         corpus: the folder with the SentencePiece model and the corpus' manifest; `data` if not given.
         tokenizer: whether to make one.
         about: more for the card, fields of `tupe.checkpoints.card.About`.
@@ -196,40 +163,31 @@ def export(
         What the user should know, a sentence each.
 
     Raises:
-        UserError: as `load` and `build_tokenizer`; a package is missing; `out` is something else's.
+        UserError: as `load` and `build_tokenizer`, or `out` exists.
     """
-    with needing("an export", "transformers"):
-        from safetensors.torch import save
+    from safetensors.torch import save_file
+
     checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
+    check_new(out)
     loaded = load(checkpoint, data)
     corpus = Path(corpus or data)
     described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
-    built = None
-    if tokenizer:
-        pieces, separators = corpus / MODEL, loaded.model.args.pair_separators
-        if described.tokenizer_as_imported:
-            built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
-        elif pieces.is_file():
-            built = build_tokenizer(pieces, loaded.symbols, described.stages, separators)
-        else:
-            raise UserError(
-                f"there is neither {MODEL} nor {JSON} in {corpus}: give the corpus' folder (--corpus), or export "
-                "without a tokenizer (--no-tokenizer)"
-            )
-    with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
-        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):  # of an earlier export
-            (out / name).unlink(missing_ok=True)
+    with atomic(out) as made:
+        made.mkdir()
         for name in SHIPPED:
-            write_bytes(out / name, (Path(__file__).parents[1] / "transformers" / name).read_bytes())
-        tensors = weights(loaded)
-        content = in_order(save(tensors, {"format": "pt", CHECKSUM: checksum(tensors)}))
-        write_bytes(out / "model.safetensors", content)
-        if built is not None:
-            write_bytes(out / "tokenizer.json", built.to_str(pretty=True).encode())
+            shutil.copyfile(Path(__file__).parents[1] / "transformers" / name, made / name)
+        save_file(weights(loaded), made / "model.safetensors", {"format": "pt"})
+        if tokenizer:
+            separators = loaded.model.args.pair_separators
+            if described.tokenizer_as_imported:
+                built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
+            else:
+                built = build_tokenizer(corpus / MODEL, loaded.symbols, described.stages, separators)
+            built.save(str(made / "tokenizer.json"))
             has_mask = "<mask>" in loaded.symbols
-            write_json(out / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
+            write_json(made / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
         if (licence := _licence()) is not None:
-            write_bytes(out / "LICENSE", licence.encode())
-        write_bytes(out / "README.md", card(described, out.resolve().name).encode())
-        write_json(out / "config.json", config(loaded))  # last: without it the folder is none
+            (made / "LICENSE").write_text(licence, encoding="utf-8")
+        (made / "README.md").write_text(card(described, out.resolve().name), encoding="utf-8")
+        write_json(made / "config.json", config(loaded))
     return described.notes

@@ -1,14 +1,8 @@
 """Translate names of our configuration and parameters to those of Transformers, and back."""
 
 import ast
-import hashlib
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from tupe.models.config import TupeConfig
 
@@ -65,29 +59,6 @@ WINDOWS = ("doc_stride", "max_query", "max_answer")
 
 #: The output embeddings, which are the input's unless a model says otherwise.
 OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
-
-
-#: In the metadata of `model.safetensors`. Transformers writes none when it saves the model again, as its weights may
-#: have been trained in the meantime.
-CHECKSUM = "tupe_sha256"
-
-
-def checksum(tensors: Mapping[str, Tensor]) -> str:
-    """Compute the SHA-256 of the names, types, shapes and bytes of tensors on the CPU, in the order of their names."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {[*tensor.shape]}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def in_order(content: bytes) -> bytes:
-    """Sort the metadata of a safetensors file by name, whose order changes from one `save` to the next."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    packed = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(end - 8)
-    return content[:8] + packed + content[end:]
 
 
 def config_fields(fields: dict[str, Any]) -> dict[str, Any]:

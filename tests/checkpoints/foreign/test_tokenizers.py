@@ -14,14 +14,14 @@ from fairseq.models.roberta import RobertaHubInterface
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.checkpoints.foreign.conftest import HARD, LINES, save_word_piece, write_json
+from tests.checkpoints.foreign.conftest import HARD, LINES, write_json
 from tupe.checkpoints.foreign import tokenizer
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.foreign.vocabulary import by_role
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.tokenizers import open_tokenizer
-from tupe.errors import UserError
 from tupe.models import TupeModel
+from tupe.util import UserError
 
 transformers = pytest.importorskip("transformers")
 UNKNOWN, SPECIAL = 3, (0, 1, 2)
@@ -54,7 +54,7 @@ def word_piece(saved, tmp_path_factory):
     import_model(folder, out)
     original = transformers.BertTokenizer.from_pretrained(str(folder))
     config = json.loads((folder / "config.json").read_text())
-    rows = by_role(tokenizer.of_transformers(folder, config, False).source, config["vocab_size"], folder).rows
+    rows = by_role(tokenizer.of_transformers(folder, config, False).source, config["vocab_size"]).rows
     return original, out, rows
 
 
@@ -159,15 +159,6 @@ def test_the_hub_reads_text_as_fairseq_does(released, tmp_path):
         assert (shares - share).abs().min() < 1e-6
 
 
-def test_merges_of_another_vocabulary(saved, tmp_path):
-    folder, _ = saved("roberta")
-    with (folder / "merges.txt").open("a") as merges:
-        merges.write("no such\n")
-    with pytest.raises(UserError, match=rf"^the merges in {folder}/merges\.txt do not fit the vocabulary \(.+\): get"):
-        import_model(folder, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("form", ["files", "json"])
 def test_the_files_and_tokenizer_json_are_one(form, saved, bytes_of_text, tmp_path):
     """What Transformers 5 saves, one file, makes the pieces of the two of before."""
@@ -185,7 +176,7 @@ def test_the_files_and_tokenizer_json_are_one(form, saved, bytes_of_text, tmp_pa
     assert ours(LINES[0]) == [vocabulary[token] for token in bytes_of_text[2].encode(LINES[0]).tokens]
 
 
-def test_lower_case_is_as_the_configuration_says(saved, words, tmp_path):
+def test_lower_case_is_as_the_configuration_says(saved, tmp_path):
     folder, _ = saved("bert")
     transformers.BertTokenizer.from_pretrained(str(folder)).save_pretrained(str(folder))
     config = json.loads((folder / "tokenizer_config.json").read_text())
@@ -194,11 +185,6 @@ def test_lower_case_is_as_the_configuration_says(saved, words, tmp_path):
         import_model(folder, tmp_path / str(lower))
         ours = Manifest.load(tmp_path / str(lower)).tokenizer()
         assert (ours("The House") == ours("the house")) == lower
-    (folder / "tokenizer.json").unlink()
-    save_word_piece(folder, words)
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
-    with pytest.raises(UserError, match="says whether the tokenizer lower-cases"):
-        import_model(folder, tmp_path / "neither")
 
 
 @pytest.mark.parametrize("space", [True, False])
@@ -216,24 +202,22 @@ def change(folder, **parts):
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    "parts",
     [
-        ({"normalizer": {"type": "Lowercase"}}, "normalizer 'Lowercase', which is not read here"),
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer 'Whitespace', which is not read here"),
-        ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "pre_tokenizer|model 'WordLevel'"),
+        {"normalizer": {"type": "Lowercase"}},
+        {"pre_tokenizer": {"type": "Whitespace"}},
+        {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}},
     ],
 )
-def test_another_kind_of_tokenizer_is_refused(parts, message, saved, tmp_path):
+def test_another_kind_of_tokenizer_is_refused(parts, saved, tmp_path):
     folder, _ = saved("bert")
     transformers.BertTokenizer.from_pretrained(str(folder)).save_pretrained(str(folder))
     change(folder, **parts)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="which cannot be imported"):
         import_model(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     if "model" not in parts:
         import_model(folder, tmp_path / "out", with_tokenizer=False)
-        with pytest.raises(UserError, match="imported without a tokenizer"):
-            Manifest.load(tmp_path / "out")
 
 
 def test_a_class_that_does_more_is_refused(saved, tmp_path):
@@ -249,7 +233,5 @@ def test_the_tokenizer_may_lie_elsewhere(released, tmp_path):
     bpe.mkdir()
     for name in ("encoder.json", "vocab.bpe"):
         shutil.move(folder / name, bpe)
-    with pytest.raises(UserError, match=r"--bpe FOLDER.*--no-tokenizer"):
-        import_model(folder, tmp_path / "none")
     import_model(folder, tmp_path / "out", bpe=bpe)
     assert Manifest.load(tmp_path / "out").tokenizer()("Anna")

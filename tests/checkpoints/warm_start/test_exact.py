@@ -6,7 +6,6 @@ import torch
 from tupe.checkpoints.warm_start.carry import permute_heads
 from tupe.checkpoints.warm_start.start import warm_start
 from tupe.checkpoints.warm_start.target import target_fields
-from tupe.errors import UserError
 
 ROWS = [
     ("bert_a", "bert_r", ()),
@@ -82,30 +81,3 @@ def test_segments_stay_where_the_system_has_none(make, tokens):
     new = warm_start(old, target_fields(old, "bert_r", [])).encoder
     assert new.args.segment == "input"
     torch.testing.assert_close(output(new, tokens), output(old, tokens), rtol=1e-6, atol=1e-6)
-
-
-def test_what_is_refused(make):
-    old = make()
-    for system, fields, message in (
-        ("bert_q", [], "there is no system 'bert_q': give one of tupe_r, .*, without a size"),
-        ("bert_r", ["encoder_layers=4"], "'encoder_layers' is no field of the position encoding"),
-        ("bert_r", ["=4"], "^'' is no field of the position encoding"),
-        ("bert_r", ["relative"], "'relative' is no field of a model"),
-        ("linformer", [], "Linformer's keys are no positions: choose a system with full attention"),
-    ):
-        with pytest.raises(UserError, match=message):
-            target_fields(old, system, fields)
-    with pytest.raises(UserError, match=r"has segments of its own .* cannot become segment=per_head"):
-        target_fields(make(segment="input"), "bert_r", ["segment=per_head"])
-    with pytest.raises(UserError, match="is a Linformer, whose keys are no positions: give a model of full"):
-        target_fields(make("linformer_tiny"), "bert_r", [])
-    old.discriminates = True
-    with pytest.raises(UserError, match="is an ELECTRA or its discriminator, which predicts no words"):
-        target_fields(old, "bert_r", [])
-
-
-@pytest.mark.parametrize("field", ["attention_window=4"])
-def test_what_attention_sees_is_not_exact(field, make):
-    old = make("rope_tiny")
-    with pytest.raises(UserError, match=f"{field.partition('=')[0]}=0 becomes"):
-        warm_start(old, target_fields(old, "rope", [field]))

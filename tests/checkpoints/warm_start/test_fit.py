@@ -8,7 +8,6 @@ from tupe.checkpoints.warm_start.fit import fit, held
 from tupe.checkpoints.warm_start.logits import centred
 from tupe.checkpoints.warm_start.start import build, warm_start, without_order
 from tupe.checkpoints.warm_start.target import target_fields
-from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import as_namespace
 
@@ -139,12 +138,6 @@ def test_what_is_held_of_weights(make):
     assert len(warm_start(old, target_fields(old, "t5", []), None, "weights").held) == 1
 
 
-def test_segments_of_heads_need_the_same_sharing(make, tokens):
-    old = make(segment="per_head", sharing="none")
-    with pytest.raises(UserError, match=r"sharing=none shares, .* become sharing=layer: add sharing=none"):
-        warm_start(old, target_fields(old, "tupe_a", ["sharing=layer"]), tokens)
-
-
 def test_a_constant_goes_into_the_words(make, tokens):
     """Every logit of a tied output moves by the same."""
     old = make()
@@ -185,16 +178,3 @@ def test_of_imported_models(own, system, make, tokens):
     for part in ("fc1.weight", "self_attn.out_proj.bias", "fc2.bias"):
         key = f"sentence_encoder.layers.1.{part}"
         assert torch.equal(state[key], old.state_dict()[key])
-
-
-def test_what_has_no_positions_to_take_out(make):
-    for source, system, fields, message in (
-        ("tupe_r", "t5", (), "positions are taken out of the input of BERT-A alone"),
-        ("bert_r", "tupe_r", (), "since absolute=input becomes untied"),
-        ("bert_a", "bert_a", ("absolute=none",), "absolute=none and relative=none have no positions"),
-        ("bert_a", "bert_ad", (), "the four products of BERT-A.d are those of each layer: add sharing=none"),
-        ("bert_a", "bert_a", ("relative=alibi",), "relative=alibi cannot start at zero, as bucketed, .* can"),
-    ):
-        old = make(f"{source}_tiny")
-        with pytest.raises(UserError, match=message):
-            warm_start(old, target_fields(old, system, list(fields)))

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import DISTANCES_NORM, FAMILIES, Family
-from tupe.errors import UserError
+from tupe.util import UserError
 
 KIND = "deberta-v2"
 _TERMS = ("c2p", "p2c")  # in our order
@@ -29,51 +29,41 @@ def family(config: dict[str, Any]) -> Family:
     return names._replace(lm_head={head + theirs: ours for theirs, ours in parts.items()})
 
 
+def usual(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of fields that change the function of the weights and have no counterpart here."""
+    width = config["hidden_size"]
+    of_head = width // config["num_attention_heads"]
+    return {
+        "conv_kernel_size": 0,
+        "embedding_size": width,
+        "attention_head_size": of_head,
+        "pooler_hidden_size": width,
+    }
+
+
 def fields(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Translate the positions of the `config.json` in `path` to our fields.
 
     Raises:
-        UserError: for what has no counterpart here, by the name of its field.
+        UserError: it has other products of distances than ours.
     """
-    width, heads = (_whole(path, config, name, 0) for name in ("hidden_size", "num_attention_heads"))
-    of_head = width // heads if heads > 0 else 0
-    for name, usual in (
-        ("conv_kernel_size", 0),
-        ("embedding_size", width),
-        ("attention_head_size", of_head),
-        ("pooler_hidden_size", width),
-    ):
-        value = config.get(name)
-        if value not in (usual, None):
-            raise UserError(f"{path}: {name} is {value!r:.60}, and only {usual} is imported: ours has nothing like it")
     found: dict[str, Any] = {"absolute": "input" if config.get("position_biased_input", True) else "none"}
     asked = config.get("pos_att_type") or []
     asked = [term.strip() for term in asked.lower().split("|")] if isinstance(asked, str) else asked
-    relative = config.get("relative_attention") is True
-    if not isinstance(asked, list) or any(term not in _TERMS for term in asked) or bool(asked) != relative:
-        raise UserError(
-            f"{path}: pos_att_type is {config.get('pos_att_type')!r:.60} and relative_attention {relative}, and only "
-            "c2p, p2c or both with relative attention, and none without it, are imported"
-        )
-    if not relative:
+    if not asked:
         return found
-    shared = config.get("share_att_key") is True and str(config.get("norm_rel_ebd")).lower().strip() == "layer_norm"
-    if {*asked} != {*_TERMS} or not shared:
+    norm = (config.get("norm_rel_ebd") or "none").lower().strip()
+    if {*asked} != {*_TERMS} or not config.get("share_att_key") or norm != "layer_norm":
         raise UserError(
-            f"{path}: only c2p and p2c with share_att_key true and norm_rel_ebd layer_norm are imported, as in the "
-            f"released models, not {asked} with {config.get('share_att_key')!r:.60} and "
-            f"{config.get('norm_rel_ebd')!r:.60}"
+            f"{path}: pos_att_type is {asked}, share_att_key {config.get('share_att_key')} and norm_rel_ebd {norm}. "
+            "Only c2p and p2c, true and layer_norm can be imported, as the released models have."
         )
-    longest = _whole(path, config, "max_position_embeddings", 512)
-    farthest = _whole(path, config, "max_relative_positions", -1)
-    farthest = longest if farthest < 1 else farthest
-    buckets = max(0, _whole(path, config, "position_buckets", -1))
-    if buckets and (buckets % 2 or buckets < 4 or farthest < buckets // 2 + 2):
-        raise UserError(
-            f"{path}: position_buckets is {buckets}, for distances up to {farthest}, and only even numbers from 4 to "
-            f"{2 * farthest - 4} are imported"
-        )
-    return found | {"relative": "deberta", "relative_buckets": buckets, "relative_max_distance": farthest}
+    longest, farthest = config.get("max_position_embeddings", 512), config.get("max_relative_positions", -1)
+    return found | {
+        "relative": "deberta",
+        "relative_buckets": max(0, config.get("position_buckets", -1)),
+        "relative_max_distance": longest if farthest < 1 else farthest,
+    }
 
 
 def fit(found: dict[str, Any], weights: dict[str, Tensor], left: list[str]) -> list[str]:
@@ -85,10 +75,3 @@ def fit(found: dict[str, Any], weights: dict[str, Tensor], left: list[str]) -> l
     if not decoder:
         return left
     return [*(name for name in left if name not in decoder), "the enhanced mask decoder (lm_predictions)"]
-
-
-def _whole(path: Path, config: dict[str, Any], name: str, default: int) -> int:
-    value = config.get(name, default)
-    if type(value) is not int or value > 1_000_000:
-        raise UserError(f"{path}: {name} is {value!r:.60}, not a whole number: get the file again")
-    return value

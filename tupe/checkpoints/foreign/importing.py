@@ -6,11 +6,9 @@ OUT/tokenizer.json    or `sentencepiece.bpe.model`
 OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT
 """
 
-import contextlib
-import os
 import re
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,18 +21,15 @@ from tupe.checkpoints.foreign.model import Foreign, families
 from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
 from tupe.checkpoints.foreign.verify import verify
 from tupe.checkpoints.foreign.vocabulary import Vocabulary, by_role, reorder, write_dictionary
-from tupe.data.binary import check_folder
 from tupe.data.corpus.manifest import DICTIONARY, NAME, Content, Counts, Imported, versions
 from tupe.data.corpus.settings import IMPORTED, Settings
 from tupe.data.corpus.tokenizers import JSON, open_tokenizer
-from tupe.data.languages import is_language
 from tupe.data.text.stages import KEEP_WHITE_SPACE
-from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
-from tupe.files import checksums, own, read_json, sha256, sizes, write, write_bytes
+from tupe.fairseq_patches.checkpoints import dictionary_sha256
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel, as_namespace
+from tupe.util import UserError, atomic, check_new, read_json, sha256, write_json
 
 MADE_BY = "tupe import"
 CHECKPOINT = "checkpoint.pt"
@@ -58,7 +53,7 @@ def import_model(
 
     Args:
         folder: of fairseq or of Transformers.
-        out: new, empty, or an earlier import of the same files, whose place this one takes.
+        out: a new folder.
         head_name: the classification head to keep, of fairseq by its name; of Transformers, what to call it.
         labels: names of the head's classes, where the folder does not say them.
         pooler: keep BERT's pooler, which begins the head of a task.
@@ -71,34 +66,25 @@ def import_model(
         What was done, a line each.
 
     Raises:
-        UserError: for anything that is missing, damaged or has no counterpart here.
+        UserError: `out` exists, or the model or its tokenizer computes what ours cannot.
     """
-    check_folder(out)
-    if head_name is not None and not head_name.isprintable():
-        raise UserError(f"no head can be called {head_name!r:.60}: give another name")
-    if not is_language(language):
-        raise UserError(f"--language is {language!r:.60}, which is no language: give its code, such as en or zh-Hant")
-    if labels and head_name is None:
-        raise UserError("--labels names the classes of a head: give --head NAME too")
+    check_new(out)
     foreign, found = _read(folder, head_name, bpe, with_tokenizer)
     foreign.split_head(head_name, pooler)
-    foreign.check()
-    vocabulary = by_role(found.source, foreign.symbols, foreign.files[-1])
+    vocabulary = by_role(found.source, foreign.symbols)
     reorder(foreign.weights, vocabulary.rows)
     name = foreign.name
-    fields = {**foreign.fields, "_name": name}
-    config = saved_config({"cfg": {"model": fields}, "model": foreign.weights}, foreign.path)
+    config = saved_config({"cfg": {"model": {**foreign.fields, "_name": name}}}, foreign.path)
     classes, task = head.in_our_order(foreign.head, labels or foreign.classes) if foreign.head else (None, "")
-    of_text = found.content(vocabulary.symbols)
     files = {path.name: sha256(path) for path in (*foreign.files, *found.files)}
-    settings = {"head": head_name, "labels": labels, "pooler": pooler, "language": language}
-    of = {"files": files, "settings": settings, "tokenizer": found.kind}
-    with own(out, MADE_BY, of, is_begun=(out / NAME).is_file), _unfinished(out) as made:
-        write_dictionary(made / DICTIONARY, vocabulary.symbols)
-        dictionary = read_dictionary(made / DICTIONARY, MADE_BY)
+    licence = _licence(folder)
+    with atomic(out) as made:
+        made.mkdir()
+        dictionary = write_dictionary(made / DICTIONARY, vocabulary.symbols)
         model = build(config, dictionary, foreign, head_name)
+        of_text = found.content(vocabulary.symbols)
         for file, content in of_text.items():
-            write_bytes(made / file, content)
+            (made / file).write_bytes(content)
         named = [*of_text, DICTIONARY]
         if compare:
             text = open_tokenizer(made / named[0]) if with_tokenizer else None
@@ -111,9 +97,9 @@ def import_model(
             rows = len(foreign.head["out_proj.weight"])
             of_head = head.task_of(head_name, rows, config.max_positions, foreign.multi_label)
         if classes:
-            write_bytes(made / "label" / DICTIONARY, "".join(f"{name} 1\n" for name in classes).encode())
+            (made / "label").mkdir()
+            (made / "label" / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")
         write_weights(made / CHECKPOINT, model_config(model.args, name), weights, config.max_positions, *of_head)
-        licence = _licence(folder)
         corpus = Settings(
             profile=IMPORTED,
             stages=(KEEP_WHITE_SPACE,) if JSON in named else (),
@@ -125,12 +111,10 @@ def import_model(
             max_tokens=max(1, config.max_positions - 2),
         )
         imported = Imported(folder.resolve().name, foreign.kind, licence, files)
-        held = sizes(made, named), checksums(made, named)
-        write(made / NAME, Content(corpus, (), (), Counts({}, {}, {}), versions(), *held, imported=imported))
-        (out / NAME).unlink(missing_ok=True)  # of an earlier import, until the new one is whole
-        for file in (*named, *([f"label/{DICTIONARY}"] if classes else []), CHECKPOINT, NAME):
-            (out / file).parent.mkdir(exist_ok=True)
-            (made / file).replace(out / file)
+        sizes = {file: (made / file).stat().st_size for file in named}
+        sums = {file: sha256(made / file) for file in named}
+        content = Content(corpus, (), (), Counts({}, {}, {}), versions(), sizes, sums, imported=imported)
+        write_json(made / NAME, {"version": content.version, **asdict(content)})
     lines = _lines(name, foreign, found, vocabulary, licence)
     if head_name is not None:
         order = f" in the order of {task}" if task else "; give --labels to map them to those of a task" * (not classes)
@@ -138,33 +122,9 @@ def import_model(
     return [*lines, *([compared] if compare else []), *(f"note: {note}" for note in found.notes)]
 
 
-@contextlib.contextmanager
-def _unfinished(out: Path) -> Iterator[Path]:
-    """Yield an empty folder in `out`, of a name that is the owner's (`tupe.files.own`), and remove it."""
-    folder = out / ".tupe.import"
-    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def is_ours(folder: Path) -> bool:
-    """Tell whether `tupe export` wrote a folder. Raises `UserError` for one that holds no model at all."""
-    if fairseq_folder(folder):
-        return False
-    config = folder / transformers.CONFIG
-    if not folder.is_dir():
-        said = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
-        raise UserError(f"{said}: give the folder of a model")
-    if not os.path.lexists(config):
-        raise UserError(
-            f"there is neither {fairseq.WEIGHTS}, as fairseq calls it, nor {transformers.CONFIG}, of Transformers or "
-            f"tupe export, in {folder}: give the folder of a model"
-        )
-    content = read_json(config, f"{transformers.MADE_BY} or tupe export")
-    return isinstance(content, dict) and content.get("model_type") == "tupe"
+    """Tell whether `tupe export` wrote a folder."""
+    return not fairseq_folder(folder) and read_json(folder / transformers.CONFIG)["model_type"] == "tupe"
 
 
 def fairseq_folder(folder: Path) -> bool:
@@ -177,29 +137,16 @@ def _read(folder: Path, head_name: str | None, bpe: Path | None, wanted: bool) -
         symbols = len(found.source.symbols)
         if symbols != foreign.symbols:  # fairseq's tables have a row for each symbol and for <mask>, and no more
             raise UserError(
-                f"{found.source.path} and <mask> make {symbols:,} symbols, but {foreign.path} has rows for "
-                f"{foreign.symbols:,}: one is of another model, or lines of dict.txt are missing"
+                f"{found.source.path} and <mask> make {symbols:,} symbols, but {foreign.path} has {foreign.symbols:,} "
+                "rows, so its dictionary is another."
             )
         return foreign, found
-    if bpe is not None:
-        raise UserError(f"--bpe is for models of fairseq, and {folder} has its own tokenizer: leave it out")
     foreign, config = transformers.read(folder)
-    found = tokenizer.of_transformers(folder, config, wanted)
-    padding, said = found.source.roles["<pad>"], config.get("pad_token_id")
-    if said not in (None, padding):
-        raise UserError(
-            f"{foreign.path} says that padding is {said!r:.20}, but {found.source.path} has it at {padding}: give the "
-            "files of one model"
-        )
-    return foreign, found
+    return foreign, tokenizer.of_transformers(folder, config, wanted)
 
 
 def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_name: str | None = None) -> TupeModel:
-    """Build the model of a checked configuration and give it the weights, those of a head by its name among them.
-
-    Raises:
-        UserError: if they do not fit.
-    """
+    """Build the model of a configuration and give it the weights, those of a head by its name among them."""
     args = as_namespace(config)
     args.dictionary_sha256 = dictionary_sha256(dictionary)
     torch.manual_seed(1)
@@ -210,7 +157,7 @@ def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_nam
         state.update({f"{HEAD}{head_name}.{part}": tensor for part, tensor in foreign.head.items()})
     if foreign.has_lm_head:
         state.setdefault(OUTPUT, state[WORDS])
-    fill(model, state, foreign.path, may_lack=() if foreign.has_lm_head else LM_HEAD)
+    fill(model, state, may_lack=() if foreign.has_lm_head else LM_HEAD)
     return model.eval()
 
 

@@ -11,10 +11,10 @@ from tupe.checkpoints.foreign import fairseq
 from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.vocabulary import Vocabulary
 from tupe.data.corpus.tokenizers import Tokenizer
-from tupe.errors import UserError, needing, one_line
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
 from tupe.safe_load import safe_load
+from tupe.util import UserError
 
 #: What is compared: a text, a pair, and a text whose pieces are rare.
 TEXTS = (
@@ -38,15 +38,10 @@ def verify(
     """Compare features, logits and the scores of a head, of `TEXTS` or, without a tokenizer, of drawn tokens.
 
     Raises:
-        UserError: if they differ by more than rounding does, or the library of the original is not there.
+        UserError: they differ by more than rounding does.
     """
     tokens = _tokens(tokenizer, len(vocabulary.symbols), model.args)
     rows = torch.tensor(vocabulary.rows)
-    if model.args.relative == "shaw":
-        raise UserError(
-            f"Transformers runs {folder} without its position_embedding_type relative_key, which it has no more since "
-            "its version 5, so that there is nothing to compare with: leave out --verify"
-        )
     words = tokens != _PAD
     with torch.no_grad():
         encoder = model.encoder.sentence_encoder
@@ -68,8 +63,8 @@ def verify(
         found.append(f"{name} differ by {difference:.1e} of {largest:.3g}")
         if not difference <= TOLERANCE * largest:
             raise UserError(
-                f"the {name} of {folder} and of its import differ by {difference:.2g}, where the largest is "
-                f"{largest:.3g}: something in this model has no counterpart here; please report its config.json"
+                f"The {name} of {folder} and of its import differ by {difference:.2g}, where the largest is "
+                f"{largest:.3g}. Something in this model has no counterpart here. Please report its config.json."
             )
     return f"verified on {len(tokens)} sequences: {', '.join(found)}"
 
@@ -120,22 +115,15 @@ def _run_transformers(
     folder: Path, foreign: Foreign, head: str | None, tokens: Tensor, words: Tensor, segments: Tensor | None
 ) -> dict[str, Tensor]:
     """Return what the original says of `tokens`, in its own numbers; `words` are those that are no padding."""
-    with needing("--verify runs the original, which", "transformers"):
-        import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
-        import transformers
+    import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
+    import transformers
 
     transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
     transformers.logging.disable_progress_bar()
 
     def load(auto: type) -> torch.nn.Module:
-        try:
-            found = auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=torch.float32)
-        except (RuntimeError, ValueError) as error:
-            raise UserError(
-                f"Transformers cannot load {folder} itself, so that there is nothing to compare with: mend its "
-                f"config.json, which may not be of its weights, or leave out --verify ({one_line(error):.200})"
-            ) from error
-        return found.eval()
+        options = {"local_files_only": True, "trust_remote_code": False, "dtype": torch.float32}
+        return auto.from_pretrained(folder, **options).eval()
 
     original = load(transformers.AutoModelForMaskedLM if foreign.has_lm_head else transformers.AutoModel)
     inputs = {"input_ids": tokens, "attention_mask": words.long()}

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
-from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.files import atomic
+from tupe.util import UserError
 
 FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a table
 SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
@@ -51,22 +50,9 @@ class Vocabulary(NamedTuple):
     filled: int
 
 
-def by_role(source: Source, rows: int, of: Path) -> Vocabulary:
-    """Order the symbols of a table of so many `rows`, which the file `of` holds.
-
-    Raises:
-        UserError: if a special symbol has no row, two have the same, or there are fewer rows than symbols.
-    """
+def by_role(source: Source, rows: int) -> Vocabulary:
+    """Order the symbols of a table of so many `rows`."""
     symbols, roles = source.symbols, source.roles
-    lacking = [name for name in SPECIAL if name not in roles]
-    if lacking:
-        raise UserError(f"{source.path} has no symbol for {lacking[0]}, which every dictionary of fairseq needs")
-    if len(set(roles.values())) < len(SPECIAL):
-        raise UserError(f"{source.path} has one symbol for several of {', '.join(SPECIAL)}: {roles}")
-    if rows < len(symbols):
-        raise UserError(
-            f"{source.path} has {len(symbols):,} symbols, but {of} has rows for {rows:,}: give the files of one model"
-        )
     last = {symbol: row for row, symbol in enumerate(symbols)}  # as fairseq looks a repeated symbol up
     special, kept, dropped = set(roles.values()), [], []
     for row, symbol in enumerate(symbols):
@@ -95,20 +81,27 @@ def reorder(weights: dict[str, Tensor], rows: list[int]) -> None:
             weights[name] = weights[name][rows]
 
 
-def write_dictionary(path: Path, symbols: Iterable[str]) -> None:
+def write_dictionary(path: Path, symbols: Iterable[str]) -> Dictionary:
     """Write `dict.txt` of these symbols, the special ones among them, which fairseq adds itself.
 
+    Returns:
+        the dictionary that fairseq reads there.
+
     Raises:
-        UserError: for a symbol that fairseq would not read again.
+        UserError: a symbol cannot stand in such a file, which would number all symbols after it otherwise.
     """
     symbols = list(symbols)
-    listed = [symbol for symbol in symbols if symbol not in SPECIAL]
-    broken = next((symbol for symbol in listed if not symbol or set(symbol) & {"\n", "\r"}), None)
-    if broken is not None:
-        raise UserError(f"the symbol {broken!r:.60} cannot stand in a dictionary of fairseq: it is not imported")
-    with atomic(path) as unfinished:
-        unfinished.write_text("".join(f"{symbol} 1\n" for symbol in listed), encoding="utf-8", newline="\n")
-        found = read_dictionary(unfinished, "tupe import").symbols
-        if found != symbols:
-            wrong = next((a for a, b in zip(symbols, found) if a != b), symbols[-1])
-            raise UserError(f"the symbol {wrong!r:.60} cannot stand in a dictionary of fairseq: it is not imported")
+    listed = "".join(f"{symbol} 1\n" for symbol in symbols if symbol not in SPECIAL)
+    path.write_text(listed, encoding="utf-8", newline="\n")
+    found = read_dictionary(path)
+    if found.symbols != symbols:
+        wrong = next((a for a, b in zip(symbols, found.symbols) if a != b), symbols[-1])
+        raise UserError(f"The symbol {wrong!r:.60} cannot stand in a dictionary of fairseq.")
+    return found
+
+
+def read_dictionary(path: Path) -> Dictionary:
+    """Read fairseq's dictionary with `<mask>`, as tasks have it."""
+    dictionary = Dictionary.load(str(path))
+    dictionary.add_symbol(MASK)
+    return dictionary

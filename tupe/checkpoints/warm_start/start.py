@@ -30,8 +30,7 @@ from tupe.checkpoints.warm_start.logits import (
     positions_of,
     words_of,
 )
-from tupe.checkpoints.warm_start.target import check_fit, why_not_exact
-from tupe.errors import UserError
+from tupe.checkpoints.warm_start.target import why_not_exact
 from tupe.models.describe import full_name
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeLanguageModelEncoder
@@ -60,13 +59,8 @@ def warm_start(
 
     What is not exact needs `sequences`: masked text `(B, n)`, `n` as long as `old` takes. `positions` is one of
     `POSITIONS`, and `seed` that of the parameters that are drawn.
-
-    Raises:
-        UserError: for a system that the model cannot be made into.
     """
     exact = why_not_exact(old.args, fields) is None
-    if not exact:
-        check_fit(old, fields)
     new = build(fields, old.sentence_encoder.embed_tokens.num_embeddings, seed)
     start_at_zero(new, copy(old, new))
     ratio = keep_scale(old, new)
@@ -97,20 +91,9 @@ def _take_positions(
     inner, args = new.sentence_encoder, new.args
     shaw = (args.absolute, args.relative) == ("none", "shaw")
     if source == "weights":
-        if old.args.encoder_normalize_before:
-            raise UserError(
-                f"{old.shown_as} has its norms before the layers, whose inputs its weights do not tell: give --data."
-            )
-        if shaw:
-            raise UserError(f"{args._name} is fitted to the queries of words, which weights do not tell: give --data.")
         positions = positions_from_weights(old)
     else:
-        if sequences is None:
-            from_weights = ", or --positions weights for a guess without it"
-            guess = "" if shaw or old.args.encoder_normalize_before else from_weights
-            raise UserError(
-                f"{args._name} takes the positions out of the input, which is fitted on text: give --data{guess}."
-            )
+        assert sequences is not None, f"{args._name} takes the positions out of the input, which needs text (--data)"
         if shaw:
             return _fit_shaw(old, new, _few(sequences))
         positions = positions_of(old, sequences)

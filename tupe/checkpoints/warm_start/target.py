@@ -3,13 +3,11 @@
 from argparse import Namespace
 
 from tupe.checkpoints.warm_start.carry import ZERO
-from tupe.errors import UserError
-from tupe.models.config import OPTIONS, TupeConfig
+from tupe.models.config import OPTIONS
 from tupe.models.describe import with_fields
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.systems import ALIASES, IN_LAYER, SYSTEMS, system_fields
+from tupe.systems import ALIASES, IN_LAYER, SYSTEMS
 
-_ENCODING = system_fields(TupeConfig, kind="encoding")
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
 _OF_ROTARY = ("rotary_base",)
@@ -20,40 +18,15 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
     """Return the fields of the new model: those of `old`, the row of `system` over them, and `FIELD=VALUE` over that.
 
     Segments that `old` has stay, also where the system has none.
-
-    Raises:
-        UserError: for a model or a system that is not warm-started, and for a field or value that there is not.
     """
     source = old.args
-    if old.discriminates:
-        raise UserError(
-            f"{old.shown_as} is an ELECTRA or its discriminator, which predicts no words: give a masked language model."
-        )
-    if source.linformer_k:
-        raise UserError(f"{old.shown_as} is a Linformer, whose keys are no positions: give a model of full attention.")
     system = ALIASES.get(system, system)
-    if system not in SYSTEMS:
-        raise UserError(f"there is no system '{system}': give one of {', '.join(SYSTEMS)}, without a size.")
     name = f"{system}_{source._name.rpartition('_')[2]}"
-    given = {field.partition("=")[0] for field in fields}
-    wrong = sorted(given.difference(_ENCODING)) if all("=" in field for field in fields) else []
-    if wrong:
-        raise UserError(
-            f"'{wrong[0]}' is no field of the position encoding, and the rest of the model stays as it is: leave it "
-            "out."
-        )
-    asked = vars(with_fields(name, fields))
+    asked, given = vars(with_fields(name, fields)), {field.partition("=")[0] for field in fields}
     stays = {} if source.segment == "none" else {"segment": source.segment}
     new = Namespace(
         **{**vars(source), **SYSTEMS[system], **stays, **{field: asked[field] for field in given}, "_name": name}
     )
-    if new.linformer_k:
-        raise UserError("Linformer's keys are no positions: choose a system with full attention.")
-    if source.segment not in ("none", new.segment):
-        raise UserError(
-            f"{old.shown_as} has segments of its own (segment={source.segment}), which cannot become "
-            f"segment={new.segment}: leave segment out."
-        )
     return new
 
 
@@ -92,28 +65,3 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
 def _keeps_sets(old: Namespace, new: Namespace) -> bool:
     """Tell whether the parameters of a shared term are those of the new model, or copies."""
     return old.sharing == new.sharing or (old.sharing, new.sharing) == ("layer", "none")
-
-
-def check_fit(old: TupeLanguageModelEncoder, new: Namespace) -> None:
-    """Raise `UserError` where positions cannot be taken out of the input, or the new model would have none."""
-    source = old.args
-    fits = (source.absolute, source.relative, source.reset, source.rotary_dims) == ("input", "none", "none", 0)
-    if new.absolute in ("input", "low_rank_input"):
-        raise UserError(
-            f"{old.shown_as} cannot be made into {new._name} with positions at its input, since "
-            f"{why_not_exact(source, new)}: choose other fields, or absolute=none to take the positions out."
-        )
-    if not fits:
-        raise UserError(
-            f"{old.shown_as} cannot be made into {new._name}, since {why_not_exact(source, new)}: positions are taken "
-            "out of the input of BERT-A alone (absolute=input, no relative term, no reset)."
-        )
-    if source.segment == "per_head" and not _keeps_sets(source, new):
-        raise UserError(
-            f"{old.shown_as} has values of segments that sharing={source.sharing} shares, which cannot become "
-            f"sharing={new.sharing}: add sharing={source.sharing}."
-        )
-    if (new.absolute, new.relative, new.rotary_dims) == ("none", "none", 0):
-        raise UserError("absolute=none and relative=none have no positions: choose one of the two.")
-    if new.absolute == "untied_cross" and new.sharing != "none":
-        raise UserError("the four products of BERT-A^d are those of each layer: add sharing=none.")
