@@ -50,10 +50,11 @@ def fields(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"absolute": "input" if config.get("position_biased_input", True) else "none"}
     asked = config.get("pos_att_type") or []
     asked = [term.strip() for term in asked.lower().split("|")] if isinstance(asked, str) else asked
-    if not asked:
+    relative = config.get("relative_attention", False)
+    if not asked and not relative:
         return found
     norm = (config.get("norm_rel_ebd") or "none").lower().strip()
-    if {*asked} != {*_TERMS} or not config.get("share_att_key") or norm != "layer_norm":
+    if not relative or {*asked} != {*_TERMS} or not config.get("share_att_key") or norm != "layer_norm":
         raise UserError(
             f"{path}: pos_att_type is {asked}, share_att_key {config.get('share_att_key')} and norm_rel_ebd {norm}. "
             "Only c2p and p2c, true and layer_norm can be imported, as the released models have."
