@@ -13,7 +13,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tupe.data.python_docs import is_held_out, python_documents, write_documents
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the clone
+
+from lab.text import is_held_out, python_documents, write_documents
 
 LIBRARIES = {"python": None, "numpy": "numpy", "torch": "torch"}  # label -> package; None: the standard library
 

@@ -72,8 +72,7 @@ interruptible() {
 }
 
 text() {
-    tupe python-docs "$out/text"
-    tupe word-order "$out/text/finetuning.txt" "$out/glue"
+    python3 -m lab.text "$out/text" "$out/glue"
 }
 
 prepare() {
@@ -94,7 +93,7 @@ finetune() { # MODEL
 }
 
 report() {
-    tupe quickstart-report "$out" "${models[@]}"
+    python3 -m lab.quickstart "$out" "${models[@]}"
 }
 
 for_transformers() {

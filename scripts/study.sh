@@ -3,4 +3,4 @@
 # configs/study says what is compared, docs/results.md what came out.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-exec python3 -m tupe study "$@"
+exec python3 -m lab.study "$@"

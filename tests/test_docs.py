@@ -27,7 +27,7 @@ from tupe.models.config import TupeConfig
 from tupe.plan.config import read_config
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES, system_fields
 
-PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "lab/benchmarks/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/dev/*.md")])
 
 #: program or script -> why its blocks are parsed and not run here; each does run, in small, in the test that is named.
@@ -50,7 +50,8 @@ PROGRAMS = {
     "fairseq-hydra-train": "hours on GPUs: tests/end_to_end/test_training.py",
     "fairseq-preprocess": "needs text: tests/conftest.py",
     "tupe": "needs checkpoints and data: tests/cli, tests/analysis, tests/inference",
-    "python": "benchmarks take minutes, and the tests are these",
+    "python": "benchmarks take minutes: tests/lab; and the tests are these",
+    "lab/benchmarks/gpu.sh": "needs a GPU",
     "pip": "installs: tests/test_packaging.py, tests/scripts/test_install.py",
     "ruff": "the style of this clone",
     "npx": "needs Node: the workflow runs it",
@@ -155,6 +156,8 @@ def check(words, environment):
         compile(arguments[1], program, "exec")
     elif program == "python" and arguments[0] != "-m":
         flags_are_in(ROOT / arguments[0], arguments[1:])
+    elif program == "python" and arguments[1].startswith("lab."):
+        flags_are_in(ROOT / f"{arguments[1].replace('.', '/')}.py", arguments[2:])
     elif program == "python":
         assert all((ROOT / word).exists() for word in arguments if word.startswith("tests"))
     elif program == "pip":
@@ -194,7 +197,9 @@ def check_script(script, arguments, environment):
         assert environment.get("MODEL", "tupe_base") in (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
         overrides = [*arguments[1:], *([f"model._name={environment['MODEL']}"] if "MODEL" in environment else [])]
         read_config(folder, config, overrides)
-    elif script in ("scripts/quickstart.sh", "scripts/test.sh", "scripts/wheelhouse.sh"):
+    elif script == "scripts/study.sh":
+        flags_are_in(ROOT / "lab/study.py", arguments)
+    elif script in ("scripts/quickstart.sh", "scripts/test.sh", "scripts/wheelhouse.sh", "lab/benchmarks/gpu.sh"):
         assert all(argument in text for argument in arguments)
     elif script == "scripts/translate.sh":
         checkpoint, *others = arguments
@@ -215,8 +220,9 @@ def check_finetuning(overrides):
 
 def flags_are_in(script, arguments):
     text = script.read_text()
-    text += "".join((script.parent / f"{name}.py").read_text() for name in re.findall(r"^from (\w+) import", text, re.M)
-                    if (script.parent / f"{name}.py").exists())  # fmt: skip
+    for name in re.findall(r"^from (?:lab\.)?(\w+) import", text, re.M):
+        if (script.parent / f"{name}.py").exists():
+            text += (script.parent / f"{name}.py").read_text()
     for flag in (word for word in arguments if word.startswith("--") and word != "--help"):
         assert f'"{flag}"' in text, f"{script.name} has no {flag}"
 

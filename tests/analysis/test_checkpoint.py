@@ -5,7 +5,7 @@ import torch
 
 from tests.samples import write_checkpoint
 from tupe.analysis.checkpoint import open_encoder
-from tupe.errors import UserError
+from tupe.util import UserError
 
 
 def test_fields_in_place_of_those_of_training(tmp_path):

@@ -21,7 +21,7 @@ from tupe.analysis.length import (
 )
 from tupe.checkpoints.electra import export_discriminator
 from tupe.cli.main import main
-from tupe.errors import UserError
+from tupe.util import UserError
 
 
 @pytest.fixture
@@ -60,14 +60,6 @@ def test_where_no_token_is_masked_there_is_no_loss(tmp_path, text, capsys):
     assert "one: – bits" in (tmp_path / "one.svg").read_text()
 
 
-def test_where_no_token_is_masked_no_lengths_are_compared(tmp_path, text, monkeypatch):
-    text(300)
-    monkeypatch.setattr(length, "_MASKED", 0)
-    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9)
-    with pytest.raises(UserError, match=r"^no token that is scored of the 300 of .* is masked: draw more masks"):
-        loss_by_length(path, tmp_path, [9], masks=1)
-
-
 @torch.no_grad()
 def test_is_the_models_own_loss(tmp_path, monkeypatch, text):
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=12)
@@ -84,7 +76,7 @@ def test_is_the_models_own_loss(tmp_path, monkeypatch, text):
     np.testing.assert_allclose(measured.bits, wanted, rtol=1e-4)
     assert measured.mean() == pytest.approx(wanted.sum() / measured.count.sum(), rel=1e-4)
     assert loss_by_position(path, tmp_path, 12, 2).count.sum() < measured.count.sum()
-    with pytest.raises(UserError, match="has 12 positions, fewer than 13: make it longer by `tupe extend-positions`"):
+    with pytest.raises(UserError, match="has 12 positions, not 13"):
         loss_by_position(path, tmp_path, 13)
 
 
@@ -183,15 +175,13 @@ def test_a_table_has_no_row_beyond_its_positions(tmp_path, text):
     _, shorter = loss_by_length(path, tmp_path, [9])
     assert shorter["none"][9].bits != base.bits  # other tokens, unless told how long the windows of others are
     assert loss_by_length(path, tmp_path, [9], longest=18)[0] == base
-    with pytest.raises(UserError, match=r"holds out 200 tokens, or so many .*, and windows of 30 need 300"):
-        loss_by_length(path, tmp_path, [30])
 
 
 def test_a_discriminator_has_no_such_loss(save, tmp_path):
-    with pytest.raises(UserError, match="is of a discriminator, which has no language-model head"):
+    with pytest.raises(UserError, match="is a discriminator, which has no language-model head"):
         loss_by_position(save("electra_bert_a_tiny", encoder_attention_heads=2)[0], tmp_path, 12)
     export_discriminator(tmp_path / "checkpoint.pt", tmp_path / "alone.pt")
-    with pytest.raises(UserError, match="is of a discriminator, which has no language-model head"):
+    with pytest.raises(UserError, match="is a discriminator, which has no language-model head"):
         loss_by_position(tmp_path / "alone.pt", tmp_path, 12)
 
 

@@ -16,8 +16,6 @@ from tupe.analysis.curves import TrainingLog
 from tupe.analysis.logits import first_layer_correlations, logit_ranks
 from tupe.analysis.page import FIGURES, Table, write_page
 from tupe.analysis.position import position_correlation
-from tupe.analysis.scores import ScoreCurve
-from tupe.errors import UserError
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'\u2028<!--"
 TOKENS = torch.randint(2, 4, (2, 9), generator=torch.Generator().manual_seed(0))
@@ -61,7 +59,6 @@ def page(save, tmp_path):
         logs={"TUPE-R": log(8.0, 6.0, 5.0), HOSTILE: log(8.5, 8.0, 6.5)},
         against=HOSTILE,
         tables=[Table(HOSTILE, HOSTILE, [["", HOSTILE], [HOSTILE, "61.0 ± 2.0"]], [HOSTILE])],
-        scores={HOSTILE: ScoreCurve((100, 300), (50.0, 60.0), (None, None), HOSTILE)},
     )
     return tmp_path / "page.html", encoders
 
@@ -112,8 +109,6 @@ def test_numbers_that_are_none(save, tmp_path):
     assert figure(data, "positions")["limit"] > 0
     assert figure(data, "training")["lines"][0]["y"] == [8.0]
     assert "ranks" not in [figure["id"] for figure in data["figures"]]
-    with pytest.raises(UserError, match="the model has diverged"):
-        logit_ranks(encoder, TOKENS)
 
 
 def test_a_window_leaves_the_logits_out(save, tmp_path):
@@ -142,20 +137,6 @@ def test_what_a_figure_has_is_what_it_shows(figure, system, fields, save):
     if figure.has(encoder.args):
         maps = figure.maps(encoder, 9, TOKENS)
         assert len(maps.names) == len(maps.values.numpy())
-    else:
-        with pytest.raises((UserError, TypeError)):
-            figure.maps(encoder, 9, TOKENS)
-
-
-def test_what_cannot_be_a_page(save, tmp_path):
-    encoder = open_encoder(save("tupe_tiny")[0])
-    (tmp_path / "file").touch()
-    for output, said in (
-        (tmp_path / "page.txt", r"ends with \.html"),
-        (tmp_path / "file/page.html", "file cannot be a folder"),
-    ):
-        with pytest.raises(UserError, match=said):
-            write_page(output, [encoder])
 
 
 # ---- in a browser ----

@@ -7,7 +7,6 @@ import torch
 
 from tupe.analysis.similarity import has_vectors, plot_similarity, position_similarity
 from tupe.cli.main import main
-from tupe.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -50,8 +49,3 @@ def test_values_are_cosines(save):
     p = encoder.input_positions.weight.detach()
     expected = torch.cosine_similarity(p[3], p[5], dim=0)
     torch.testing.assert_close(position_similarity(checkpoint).values[0, 3, 5], expected)
-
-
-def test_relative_systems_have_no_vectors(save):
-    with pytest.raises(UserError, match=r"t5_tiny .* has no vectors of positions"):
-        position_similarity(save("t5_tiny")[0])

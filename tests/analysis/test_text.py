@@ -1,6 +1,5 @@
 """Sequences to look at a model with: of a text, or of what a corpus holds out."""
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +8,8 @@ from fairseq.data import Dictionary
 
 from tests.data.conftest import prepare_made
 from tupe.analysis.text import read_tokens
-from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
+from tupe.util import UserError
 
 
 @pytest.fixture(scope="module")
@@ -57,30 +56,6 @@ def test_a_text_is_cleaned_as_the_corpus_was(corpus, encoder, tmp_path):
     assert not tokens.eq(Dictionary().unk()).any()
     words = Dictionary.load(str(corpus / "dict.txt")).string(tokens[0]).replace(" ", "").replace("▁", " ")
     assert "old dog" in words
-
-
-@pytest.mark.parametrize("content", ["", "\n \n", "\t\n"])
-def test_a_text_without_a_token(content, corpus, encoder, tmp_path):
-    (tmp_path / "text").write_text(content)
-    with pytest.raises(UserError, match=r"text has no text of 2 tokens or more: give a longer one"):
-        read_tokens(encoder, corpus, 9, text=tmp_path / "text")
-
-
-def test_a_corpus_without_held_out_text(corpus, encoder, tmp_path):
-    folder = shutil.copytree(corpus, tmp_path / "data", ignore=shutil.ignore_patterns("valid.*"))
-    with pytest.raises(UserError, match=r"data has no held-out text: give a file by --text, or where"):
-        read_tokens(encoder, folder, 9)
-
-
-def test_what_does_not_fit(corpus, encoder):
-    for length in (2, "16"):
-        with pytest.raises(UserError, match=r"^length is .*, but must be a whole number, 3 or more"):
-            read_tokens(encoder, corpus, length)
-    with pytest.raises(UserError, match=r"^data is None, but must be a path"):
-        read_tokens(encoder, None, 16)
-    assert read_tokens(encoder, str(corpus), 16).shape[1] == 16
-    with pytest.raises(UserError, match=r"^TUPE-A has 64 positions, fewer than 65: give a --length"):
-        read_tokens(encoder, corpus, 65)
 
 
 @pytest.mark.parametrize("recorded", [True, False])

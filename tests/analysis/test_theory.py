@@ -5,10 +5,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tupe.analysis.theory import numerical_rank, toeplitz_factorisation
-from tupe.errors import UserError
+from tupe.analysis.logits import numerical_rank
 from tupe.position import BucketedRelative, LowRankAbsolute
 from tupe.position.relative import toeplitz
+
+
+def toeplitz_factorisation(values):
+    """`G` `(n, 2n)` and the diagonal of `D` `(2n,)` with `B = G D G*`, for `B[j, k] = b[k - j]` (TUPE, proposition 1).
+
+        G[j, m] = e^(i pi j m / n) / sqrt(2n)              D[m] = sum over c of b[c] e^(i pi c m / n),  -n <= c < n
+
+    `values` are `b` of the distances `-(n-1) .. n-1`; `b[-n]` is not in `B`, so it may be 0. `B` is the top-left block
+    of a `2n x 2n` circulant matrix, whose eigenvalues are `D`. The paper prints other constants: docs/dev/systems.md.
+    """
+    n = (len(values) + 1) // 2
+    b = torch.cat([values.new_zeros(1), values]).to(torch.complex128)  # of the distances -n .. n-1
+    diagonal = torch.fft.ifft(b.roll(-n), norm="forward")  # sum of b[c] e^(+ 2 pi i c m / 2n)
+    column = torch.arange(2 * n)
+    phase = torch.pi / n * (column[:n].outer(column) % (2 * n)).double()  # a whole turn is no angle
+    return torch.polar(torch.full_like(phase, (2 * n) ** -0.5), phase), diagonal
 
 
 def projected(*shape):
@@ -88,9 +103,3 @@ def test_neither_term_contains_the_other():
     assert numerical_rank(relative(32)) == 32
     absolute = LowRankAbsolute(32, 8, 1).double()(32)[0]
     assert (absolute.diagonal() - absolute[0, 0]).abs().max() > 1e-4
-
-
-@pytest.mark.parametrize("values", [torch.zeros(4), torch.zeros(3, 3)])
-def test_not_the_values_of_a_toeplitz_matrix(values):
-    with pytest.raises(UserError, match="2n - 1 values"):
-        toeplitz_factorisation(values)

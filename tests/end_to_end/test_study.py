@@ -1,12 +1,12 @@
-"""Whole studies in small: corpus, search, final runs of our baseline and of fairseq's, warm starts, and tables."""
+"""A study by its script: search, pre-trainings, a warm start with short runs, tables; and nothing twice."""
 
 import numpy as np
 
+from lab.design import Run
+from lab.report import read_results, render
+from lab.tables import BLOCKS
 from tests.commands import REAL, run
 from tests.data.conftest import as_text, made_documents
-from tupe.experiments.study.design import Run
-from tupe.experiments.study.document import read_results, render
-from tupe.experiments.study.tables import BLOCKS
 
 #: As the size `gpu`, but for the CPU: bfloat16, and a worker that loads.
 DESIGN = """
@@ -16,25 +16,30 @@ updates: 10
 validations: 5
 mid: 4
 search: {rates: [0.001, 0.002], updates: 4, seed: 1}
+shares: [0.4]
 groups:
-  - bert_a: {seeds: 1, settings: {+model.content_terms: 2}, evaluate: [window]}
+  - bert_a: {seeds: 1, evaluate: [window]}
     roberta: {seeds: 1, lr: 0.001, label: RoBERTa, settings: {+model.max_positions: 32}}
+    started: {model: tupe_a, label: started, seeds: 1, lr: 0.01, start: {row: bert_a}, settings: {+model.sharing: none}}
+    scratch: {model: tupe_a, label: scratch, seeds: 1, lr: 0.001, start: {}}
 lengths: [16, 40]
 masks: 2
-finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
 jobs: 2
 """
 
 
 def test_a_study(tmp_path):
     text, design = tmp_path / "text.txt", tmp_path / "small.yaml"
-    text.write_text(as_text(made_documents(0, 120)))
+    text.write_text(as_text(made_documents(0, 400)))
     design.write_text(DESIGN)
     options = ["--size", design, "--out", tmp_path / "out", "--records", tmp_path / "records"]
     # of forks the system would count no processor time
-    for part, path in (("search", {}), ("final", {"PATH": REAL})):
-        done = run("bash", "scripts/study.sh", text, *options, "--parts", part, **path)
-        assert done.stdout.endswith(f"study: 2 of 2 runs have a record in {tmp_path}/records/small\n")
+    done = run("bash", "scripts/study.sh", text, *options, "--systems", "bert_a", "roberta", PATH=REAL)
+    assert done.stdout.endswith(f"study: 4 of 4 runs have a record in {tmp_path}/records/small\n"), done.stderr
+    done = run("bash", "scripts/study.sh", *options)
+    assert done.stdout.endswith(f"study: 9 of 9 runs have a record in {tmp_path}/records/small\n"), done.stderr
+    again = run("bash", "scripts/study.sh", *options)
+    assert again.stdout == f"study: 9 of 9 runs have a record in {tmp_path}/records/small\n"  # nothing is done twice
 
     results = read_results(str(design), tmp_path / "records")
     ours, theirs = (results.finals(name)[1] for name in ("bert_a", "roberta"))
@@ -48,52 +53,19 @@ def test_a_study(tmp_path):
         "none": ["16", "32"],
         "window": ["16", "32"],
     }
-    assert ours.loss_by_length["none"]["32"].half_interval == 0 < ours.loss_by_length["window"]["32"].half_interval
+    half_intervals = [ours.loss_by_length[name]["32"]["half_interval"] for name in ("none", "window")]
+    assert half_intervals[0] == 0 < half_intervals[1]
     assert not ours.heads and not theirs.loss_by_position  # positions added to the words; a model of fairseq's
     assert "| RoBERTa |" in "\n".join(BLOCKS["pretraining"](results))
     assert list((tmp_path / "out/small/final/bert_a.seed_1").glob("checkpoint_*_4.pt"))  # to be fine-tuned too
 
-    again = run("bash", "scripts/study.sh", *options, "--parts", "search", "final")
-    # nothing is done twice
-    assert again.stdout == f"study: 4 of 4 runs have a record in {tmp_path}/records/small\n"
-
-
-STARTS = """
-corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
-settings: {dataset.batch_size: 8}
-updates: 10
-validations: 5
-mid: 4
-search: {rates: [0.001], updates: 4, seed: 1}
-shares: [0.4]
-groups:
-  - bert_a: {seeds: 1, lr: 0.001}
-    tupe_a_start: {model: tupe_a, label: started, seeds: 1, start: {row: bert_a}, settings: {+model.sharing: none}}
-    tupe_a_scratch: {model: tupe_a, label: scratch, seeds: 1, lr: 0.001, start: {}}
-lengths: [16]
-jobs: 2
-"""
-
-
-def test_warm_starts(tmp_path):
-    """A trained model made into another system, and that trained for a share of the updates: each is a run."""
-    text, design = tmp_path / "text.txt", tmp_path / "starts.yaml"
-    text.write_text(as_text(made_documents(0, 400)))
-    design.write_text(STARTS)
-    options = ["--size", design, "--out", tmp_path / "out", "--records", tmp_path / "records"]
-    done = run("tupe", "study", text, *options)
-    assert done.stdout.endswith(f"study: 6 of 6 runs have a record in {tmp_path}/records/starts\n")
-
-    results = read_results(str(design), tmp_path / "records")
-    old = results.finals("bert_a")[1].loss
-    (started,), (scratch,) = (results.shorts(name, 0).values() for name in ("tupe_a_start", "tupe_a_scratch"))
-    assert abs(started.loss - old) < 0.05 < scratch.loss - old  # of 10 updates, which learnt frequencies at most
-    (longest,) = results.shorts("tupe_a_start", 4).values()
+    (started,), (scratch,) = (results.shorts(name, 0).values() for name in ("started", "scratch"))
+    assert abs(started.loss - ours.loss) < 0.05 < scratch.loss - ours.loss
+    (longest,) = results.shorts("started", 4).values()
     assert longest.curve[-1][0] == 4 and longest.loss != started.loss
     assert longest.settings["pretraining"]["model"]["sharing"] == "none"
-    assert results.records[Run("start", "tupe_a_start", 1)].seconds > 0
-    assert Run("start", "tupe_a_scratch", 1) not in results.records
+    assert results.records[Run("start", "started", 1)].seconds > 0
     document = tmp_path / "page.md"
-    document.write_text("<!-- study starts starts -->\n<!-- end -->\n<!-- study starts started -->\n<!-- end -->\n")
+    document.write_text("<!-- study small starts -->\n<!-- end -->\n<!-- study small started -->\n<!-- end -->\n")
     assert [path.suffix for path in render(document, tmp_path / "records", str(design))] == [".md", ".png"]
     assert "| started | 1 |" in document.read_text() and "| scratch | 1 | – |" in document.read_text()

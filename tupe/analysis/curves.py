@@ -1,4 +1,4 @@
-"""Curves of training from the logs of fairseq, as JSON (`common.log_format=json`) or in its default format."""
+"""Curves of training from the JSON logs of fairseq (`common.log_format=json`)."""
 
 import itertools
 import json
@@ -10,17 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tupe.analysis.figure import colour, new_figure, plain, save_figure
-from tupe.errors import UserError
-from tupe.files import check_file
+from tupe.util import UserError
 
 LOG = "hydra_train.log"
-PLAIN_LOG = "train.log"  # of `fairseq-train`
 _DETECTS = "disc_auc"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
 
-_JSON = re.compile(r'\{"epoch": .*\}$')
-# An interval is `epoch 001:    100 / 7411 loss=9.7, ...`, a validation `epoch 001 | valid on ... | loss 9.6 | ...`.
-_DEFAULT = re.compile(r"epoch \d+(?::\s+\d+ / \d+ (?P<train>\S.*)| \| valid on 'valid' subset \| (?P<valid>.*))$")
+_JSON = re.compile(r'\{"epoch": [^{}]*\}$')  # also behind one that was cut off
 
 
 class TrainingLog(NamedTuple):
@@ -41,19 +37,16 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: str | Path) -> TrainingLog:
-    """Read a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
+    """Read a run's folder, its `hydra_train.log`, a `--log-file`, or what fairseq printed.
 
     Where an update was logged twice, because the run was resumed, the later record counts.
 
     Raises:
-        UserError: if the file is missing, or has no records of training.
+        UserError: the file has no records of training.
     """
     path = Path(path)
     if path.is_dir():
-        path = path / (PLAIN_LOG if (path / PLAIN_LOG).is_file() and not (path / LOG).is_file() else LOG)
-    if not path.exists():
-        raise UserError(f"there is no {path}: give the folder of a training, or its log.")
-    check_file(path, "training")
+        path = path / LOG
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     train: Records = {}
     valid: Records = {}
@@ -68,10 +61,7 @@ def read_log(path: str | Path) -> TrainingLog:
                 repeated.append(train[update])
             train[update] = record
     if not train:
-        raise UserError(
-            f"{path} has no records of training: give a log with common.log_format=json or simple, of a run with "
-            "more updates than common.log_interval."
-        )
+        raise UserError(f"{path} has no records of training. Train with common.log_format=json.")
     updates = [0, *sorted(train)]
     interval = {update: update - before for before, update in itertools.pairwise(updates)}
 
@@ -89,17 +79,8 @@ def read_log(path: str | Path) -> TrainingLog:
 
 def record_of(line: str) -> dict[str, float]:
     """Return the record in a line of a log; an empty one if there is none, or only its beginning."""
-    try:
-        if found := _JSON.search(line):
-            return {name: float(value) for name, value in json.loads(found[0]).items()}
-        if found := _DEFAULT.search(line):
-            prefix, separator, equals = ("", ", ", "=") if found["train"] else ("valid_", " | ", " ")
-            pairs = (part.split(equals) for part in (found["train"] or found["valid"]).split(separator))
-            record = {prefix + name: float(value) for name, value in pairs}
-            return record if prefix + "num_updates" in record else {}
-    except (ValueError, TypeError):
-        pass
-    return {}
+    found = _JSON.search(line)
+    return {name: float(value) for name, value in json.loads(found[0]).items()} if found else {}
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
@@ -133,12 +114,7 @@ def plot_training(
     For a generator and a discriminator the loss is the generator's; below it stands how well the discriminator tells
     tokens apart. The last validation loss of the run `against` is a line, and the legend says at which share of its
     updates each other run reaches it.
-
-    Raises:
-        UserError: if there is no run, or `against` is none of them or has no validation yet.
     """
-    if not logs or against not in (None, *logs):
-        raise UserError(f"there is no run {against or 'to draw'}: the logs are of {', '.join(logs) or 'none'}")
     figure = new_figure(10, 6)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
     heights = [3, 2, 1] if detects else [3, 1]
@@ -179,9 +155,9 @@ def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[flo
 
 
 def last(log: TrainingLog) -> tuple[int, float]:
-    """Return the last validation's update and loss. Raise `UserError` before the first."""
+    """Return the last validation's update and loss."""
     if not (found := losses(log)):
-        raise UserError("a run that others are compared with (--against) has no validation in its log yet.")
+        raise UserError("The run of --against has no validation in its log yet.")
     return found[-1]
 
 

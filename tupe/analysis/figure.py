@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-import sys
 import textwrap
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.util import atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,8 +21,6 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 #: They change where the colours begin again.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
-
-_GLYPH = re.compile(r"Glyph (\d+) .* missing from font")  # in matplotlib's warning
 
 
 class Matrices(NamedTuple):
@@ -56,11 +50,9 @@ def marker(number: int) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of `width` x `height` inches. Raise `UserError` if matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("figures need matplotlib: pip install '.[plot]'.") from None
+    """Return an empty figure of `width` x `height` inches."""
+    from matplotlib.figure import Figure
+
     return Figure((width, height), layout="constrained")
 
 
@@ -75,38 +67,14 @@ def folded(name: str) -> str:
     return plain(textwrap.fill(name, 40, break_on_hyphens=False))
 
 
-def check_format(path: str | Path) -> str:
-    """Return the format that a figure's name ends with. Raise `UserError` for an unknown one."""
-    formats, kind = new_figure(1, 1).canvas.get_supported_filetypes(), Path(path).suffix[1:].lower()
-    if kind not in formats:
-        raise UserError(f"{path} does not end with a format of figures: use one of {', '.join(sorted(formats))}.")
-    return kind
-
-
 def save_figure(figure: Figure, path: str | Path, title: str = "") -> None:
-    """Write the figure in the format that the name's ending says, below a title that is folded to its width.
-
-    Raises:
-        UserError: for an unknown format.
-    """
-    path, kind = Path(path), check_format(path)
+    """Write the figure in the format that the name's ending says, below a title that is folded to its width."""
+    path = Path(path)
     if title:
         lines, width = title.splitlines(), int(11 * figure.get_figwidth())
         figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in lines))
-    with atomic(path) as unfinished, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            figure.savefig(unfinished, format=kind, dpi=200)
-        except RuntimeError as error:  # .pgf needs TeX
-            raise UserError(f"{path} cannot be drawn ({error}): give a name that ends with .png or .svg.") from error
-    lacking = ""
-    for warning in caught:
-        if glyph := _GLYPH.match(str(warning.message)):
-            lacking += chr(int(glyph[1])) * (chr(int(glyph[1])) not in lacking)
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    if lacking:
-        print(f"warning: the font of {path} has no {lacking}: give names of letters that it has", file=sys.stderr)
+    with atomic(path, overwrite=True) as part:
+        figure.savefig(part, format=path.suffix[1:].lower(), dpi=200)
 
 
 def heat_maps(
@@ -127,10 +95,6 @@ def heat_maps(
     column 0 are those of an untied `[CLS]`: they are drawn apart and enlarged, and can be far from the others, so the
     scale does not count them. `size` are the inches of a square with its title.
     """
-    if np.ndim(values) != 3 or not 0 < len(values) == len(titles):
-        raise UserError(
-            f"values are {np.shape(values)} with {len(titles)} title(s), but must be (number, n, m), a title for each"
-        )
     columns = min(len(values), columns)
     rows = math.ceil(len(values) / columns)
     figure = new_figure(size * columns + 1, size * rows + 0.9)

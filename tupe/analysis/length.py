@@ -21,13 +21,12 @@ from tqdm import tqdm
 from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import colour, dashes, folded, new_figure, save_figure
 from tupe.analysis.text import read_stream, windows
-from tupe.errors import UserError
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.util import UserError
 
 _TOKENS = 8192  # of a batch
 _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
 _STRETCHES = 32  # the figures show means of this many parts of a window
-_LEAST = 10  # stretches of text that an interval needs
 
 Verdict = Literal["holds", "uses length", "worse"]
 Fields = Mapping[str, object]
@@ -143,17 +142,12 @@ def loss_by_length(
         extension (`none`, `window`) and by length, for the lengths that the model has.
 
     Raises:
-        UserError: for a model without a language-model head, another corpus, or too short a text.
+        UserError: for a model without a language-model head, or another corpus.
     """
     encoder = open_encoder(checkpoint)
     trained = encoder.trained_length
     longest = max(longest, trained, *lengths)
     stream = read_stream(encoder, data)[:tokens]
-    if len(stream) < _LEAST * longest:
-        raise UserError(
-            f"{data} holds out {len(stream):,} tokens, or so many were asked for, and windows of {longest:,} need "
-            f"{_LEAST * longest:,}: give shorter lengths, or a corpus with more held-out text."
-        )
     drawn = [mask(encoder, stream, seed, drawing) for drawing in range(masks)]
 
     def measure(encoder: TupeLanguageModelEncoder, length: int) -> CentredLoss:
@@ -166,11 +160,6 @@ def loss_by_length(
         return LengthLoss(bits, *loss.difference(base, longest), loss.by_position.rounded(width))
 
     base = measure(encoder, trained)
-    if not base.masked.any():
-        raise UserError(
-            f"no token that is scored of the {len(stream)} of {data} is masked: draw more masks, or give a corpus with "
-            "more held-out text."
-        )
     found: dict[str, dict[int, LengthLoss]] = {}
     extensions: dict[str, Fields] = {"none": {}}
     if window and not encoder.args.linformer_k:
@@ -258,18 +247,13 @@ def _open(checkpoint: Checkpoint, length: int) -> TupeLanguageModelEncoder:
     encoder = open_encoder(checkpoint)
     name = encoder.shown_as if checkpoint is encoder else checkpoint
     if encoder.discriminates:
-        raise UserError(
-            f"{name} is of a discriminator, which has no language-model head: give a masked language model."
-        )
+        raise UserError(f"{name} is a discriminator, which has no language-model head.")
     inner = encoder.sentence_encoder
     if length <= inner.max_positions:
         return encoder
     ends = length > inner.position_bias.max_positions or encoder.args.linformer_k
     if ends or inner.input_positions is not None:
-        raise TooLong(
-            f"{name} has {inner.max_positions} positions, fewer than {length}: make it longer by "
-            "`tupe extend-positions`, or ask for a shorter length."
-        )
+        raise TooLong(f"{name} has {inner.max_positions} positions, not {length}. `tupe extend-positions` adds some.")
     inner.max_positions = length
     return encoder
 

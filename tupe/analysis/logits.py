@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import colour, folded, heat_maps, new_figure, save_figure
-from tupe.analysis.theory import numerical_rank
-from tupe.errors import UserError
 from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import DisentangledRelative, PositionTerms
+from tupe.util import UserError
 
 
 @torch.no_grad()
@@ -46,10 +45,6 @@ def _attention_inputs(
     """Return the attention of each layer with its arguments."""
     found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
     stack = encoder.double().sentence_encoder
-    if not len(tokens):
-        raise UserError("tokens have no sequence: give one or more, as of read_tokens")
-    if tokens.eq(stack.embed_tokens.padding_idx).any():
-        raise UserError("tokens have padding: give sequences of one length, as of read_tokens")
     with contextlib.ExitStack() as hooks:
         for attention in (layer.self_attn for layer in stack.layers):
             hook = attention.register_forward_pre_hook(lambda module, x: found.append((module, x[0], *x[1])))
@@ -76,10 +71,7 @@ def has_correlations(args: Namespace) -> bool:
 def _check_finite_logits(args: Namespace) -> None:
     """Raise `UserError` for a model whose logits at long distances are -inf."""
     if not has_finite_logits(args):
-        raise UserError(
-            f"attention_window is {args.attention_window}, so logits at longer distances are -inf, which have no rank "
-            "and are no sum of correlations: choose a checkpoint with attention_window=0"
-        )
+        raise UserError(f"The logits beyond attention_window={args.attention_window} are -inf and have no rank.")
 
 
 @torch.no_grad()
@@ -170,6 +162,25 @@ def logit_ranks(checkpoint: Checkpoint, tokens: Tensor) -> tuple[Tensor, Tensor 
     with torch.no_grad():
         bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
     return torch.stack(ranks), None if bias is None else numerical_rank(bias, 1e-6)
+
+
+def numerical_rank(matrix: Tensor, relative_tolerance: float | None = None) -> Tensor:
+    """Count the singular values of each matrix that are above a fraction of the largest.
+
+    With positions at the input, a head's logits are a product of an `n x d_h` and a `d_h x n` matrix, so their rank is
+    at most `d_h`. A low-rank position term adds up to `d_p` (DIET, theorem 1).
+
+    Args:
+        matrix: `(..., n, m)`, such as the logits of every head.
+        relative_tolerance: that fraction; by default `max(n, m)` times the precision of the matrix's type, which the
+            rounding of a sum of that many terms can reach.
+
+    Returns:
+        int64, `(...)`.
+    """
+    if relative_tolerance is None:
+        relative_tolerance = max(matrix.shape[-2:]) * torch.finfo(matrix.dtype).eps
+    return torch.linalg.matrix_rank(matrix.double(), rtol=relative_tolerance)
 
 
 def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int, output: str | Path) -> None:

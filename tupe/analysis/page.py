@@ -27,13 +27,11 @@ from tupe.analysis.curves import TrainingLog, caption, last, losses
 from tupe.analysis.figure import Matrices, colour_limit
 from tupe.analysis.logits import first_layer_correlations, has_correlations, has_finite_logits, logit_ranks
 from tupe.analysis.position import has_correlation, has_reset, position_correlation
-from tupe.analysis.scores import ScoreCurve
 from tupe.analysis.segments import has_segments, segment_values
 from tupe.analysis.similarity import has_vectors, position_similarity
-from tupe.errors import UserError
-from tupe.files import write_bytes
 from tupe.models.describe import equation, full_name, size, system
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.util import atomic
 
 TEMPLATE = Path(__file__).with_name("template")
 _NOT_A_NUMBER = np.iinfo(np.int16).min
@@ -138,7 +136,6 @@ def write_page(
     logs: dict[str, TrainingLog] | None = None,
     against: str | None = None,
     tables: Sequence[Table] = (),
-    scores: dict[str, ScoreCurve] | None = None,
 ) -> None:
     """Write the page, a file that ends with `.html`.
 
@@ -147,19 +144,10 @@ def write_page(
         length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the figures that need them.
         against: name of a run; the page says when the others reach the validation loss that it ends with.
-
-    Raises:
-        UserError: if there is nothing to show, the file is not named `.html`, or it cannot be written.
     """
-    output = Path(output)
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{output} is no name of a page: give one that ends with .html.")
     names = [encoder.shown_as for encoder in encoders]
-    if length < 3:
-        raise UserError(f"{length} position(s) have nothing to show: give a length of 3 or more.")
     numbers = _Numbers()
     figures = [_curves(logs, against)] if logs else []
-    figures += [_scores(scores)] if scores else []
     figures += [_maps(figure, encoders, length, texts, numbers) for figure in FIGURES]
     if texts and (ranks := _ranks(encoders, texts))["lines"]:
         figures.append(ranks)
@@ -175,7 +163,8 @@ def write_page(
         data=_json({"figures": figures}),
         values=numbers.packed(),
     )
-    write_bytes(output, page.encode())
+    with atomic(Path(output), overwrite=True) as part:
+        part.write_text(page, encoding="utf-8")
 
 
 class _Numbers:
@@ -241,8 +230,6 @@ def _curves(logs: dict[str, TrainingLog], against: str | None) -> dict[str, Any]
         for name, curve in curves.items()
         if curve
     ]
-    if not lines:
-        raise UserError("no run of --runs has a validation yet: there is no curve to show.")
     limits = [] if against is None else [last(logs[against])[1]]
     text = "Validation loss against updates, bits a prediction."
     if limits:
@@ -250,16 +237,6 @@ def _curves(logs: dict[str, TrainingLog], against: str | None) -> dict[str, Any]
     return {
         "id": "training", "title": "Pre-training", "text": text, "x": "updates", "y": "validation loss (bits)",
         "from_zero": True, "limits": limits, "lines": lines,
-    }  # fmt: skip
-
-
-def _scores(scores: dict[str, ScoreCurve]) -> dict[str, Any]:
-    score = next(iter(scores.values())).score
-    lines = [{"name": name, "x": list(curve.updates), "y": list(curve.values)} for name, curve in scores.items()]
-    return {
-        "id": "scores", "title": "Score against pre-training", "x": "updates of pre-training", "y": score,
-        "text": f"{score} of checkpoints of different updates: for each learning rate the median of the seeds, then "
-        "the best learning rate.", "from_zero": True, "limits": [], "lines": lines,
     }  # fmt: skip
 
 

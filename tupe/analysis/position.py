@@ -10,10 +10,9 @@ from torch import Tensor
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
 from tupe.analysis.figure import heat_maps, save_figure
 from tupe.analysis.heads import head_patterns, summary
-from tupe.errors import UserError
 from tupe.position import PositionBias
-from tupe.position.arguments import check_whole
 from tupe.systems import IN_LAYER
+from tupe.util import UserError
 
 
 class PositionCorrelation(NamedTuple):
@@ -59,20 +58,14 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
     """Return the position correlation of a checkpoint or open encoder, at all or its first `length` positions.
 
     Raises:
-        UserError: if the file cannot be read, if its model adds the positions to the words or has none, or if `length`
-            is below 2 or more than it has.
+        UserError: the model has no position correlation for each pair of positions.
     """
-    if length is not None:
-        check_whole("length", length, 2)
     encoder = open_encoder(checkpoint)
     args, stack = encoder.args, encoder.sentence_encoder
     position = stack.position_bias
     length = length or args.max_positions
     if not has_correlation(args):
-        raise UserError(
-            f"the model {encoder.shown_as} has no position correlation of its own for each pair of positions: "
-            f"{systems_with(has_correlation)} have it."
-        )
+        raise UserError(f"{encoder.shown_as} has no position correlation. {systems_with(has_correlation)} have one.")
     tied = PositionBias(position.absolute, position.relative)
     with torch.no_grad():
         before = None if position.reset is None else tied(length).bias.detach()
@@ -100,18 +93,7 @@ def plot_position(correlation: PositionCorrelation, output: str | Path) -> None:
 
 
 def plot_reset(correlation: PositionCorrelation, head: int, output: str | Path) -> None:
-    """Draw one head, counted from 1, without the reset and with it (TUPE, figure 4).
-
-    Raises:
-        UserError: if the system has no reset, or there is no such head.
-    """
-    if correlation.before is None:
-        raise UserError(
-            f"{correlation.title}: it has no reset; {systems_with(has_reset)} and models with --reset paper have one."
-        )
-    number = len(correlation.names)
-    if not 1 <= head <= number:
-        raise UserError(f"there is no head {head}: give a number from 1 to {number}.")
+    """Draw one head, counted from 1, without the reset and with it (TUPE, figure 4)."""
     pair = torch.stack([correlation.before[head - 1], correlation.values[head - 1]]).numpy()
     figure = heat_maps(pair, ["before the reset", "after it"], "added to the logit", reset=True)
     save_figure(figure, output, f"{correlation.title}, {correlation.names[head - 1]}")

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
+from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import Matrices, colour_limit, heat_maps, save_figure
-from tupe.errors import UserError
 
 
 def has_segments(args: Namespace) -> bool:
@@ -18,16 +17,10 @@ def has_segments(args: Namespace) -> bool:
 def segment_values(checkpoint: Checkpoint) -> Matrices:
     """Return `E_S[s_i, s_j]` of every head, query by key: `(L H, 2, 2)`, or `(H, 2, 2)` where the layers share.
 
-    Raises `UserError` as `open_encoder`, and for a model without segments in the attention.
+    The model has `segment=per_head`.
     """
     encoder = open_encoder(checkpoint)
-    attention = encoder.sentence_encoder.segment_attention
-    if attention is None:
-        raise UserError(
-            f"the model {encoder.shown_as} has no segments in its attention: {systems_with(has_segments)} and models "
-            "with --segment per_head have them."
-        )
-    weight = attention.weight.detach()  # (layers, heads, 2, 2)
+    weight = encoder.sentence_encoder.segment_attention.weight.detach()  # (layers, heads, 2, 2)
     layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
     heads = [f"head {head + 1}" for head in range(weight.shape[1])]
     return Matrices(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.shown_as)

@@ -6,9 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
+from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import Matrices, heat_maps, save_figure
-from tupe.errors import UserError
 
 
 def has_vectors(args: Namespace) -> bool:
@@ -19,8 +18,7 @@ def has_vectors(args: Namespace) -> bool:
 def position_similarity(checkpoint: Checkpoint) -> Matrices:
     """Compute `cos(p_i, p_j)` for every table of position vectors in a checkpoint, `(number of tables, n, n)`.
 
-    For DIET-ABS the vectors are its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a
-    model that has no such vectors.
+    For DIET-ABS the vectors are its factors, all heads side by side.
     """
     encoder = open_encoder(checkpoint)
     absolute = encoder.sentence_encoder.position_bias.absolute
@@ -33,10 +31,6 @@ def position_similarity(checkpoint: Checkpoint) -> Matrices:
         if isinstance(factor, Tensor) and factor.shape[1] == encoder.args.max_positions:  # not a Linformer's mixtures
             tables[f"low rank, {name}"] = factor.transpose(0, 1).flatten(1)
     found = {name: table.detach() for name, table in tables.items() if table is not None}
-    if not found:
-        raise UserError(
-            f"the model {encoder.shown_as} has no vectors of positions: {systems_with(has_vectors)} have them."
-        )
     unit = [torch.nn.functional.normalize(table, dim=1) for table in found.values()]
     return Matrices(torch.stack([table @ table.t() for table in unit]), list(found), encoder.shown_as)
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from tupe.analysis.length import loss_by_position, mask, shown
 from tupe.analysis.text import read_stream, windows
 from tupe.checkpoints.warm_start.start import LEAST, without_order
-from tupe.errors import UserError
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.util import UserError
 
 
 def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int, seed: int = 1) -> Tensor:
@@ -24,10 +24,7 @@ def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int,
     words = length - 1
     stream = read_stream(old, data, split="train", most=number * words)[: number * words]
     if len(stream) < LEAST * words:
-        raise UserError(
-            f"{data} has {len(stream) // max(words, 1)} full sequences of {length} training tokens, of which the fit "
-            f"needs {LEAST}: give a corpus with more text."
-        )
+        raise UserError(f"The fit needs {LEAST} sequences of {length} training tokens, and {data} has less text.")
     return windows(mask(old, stream, seed)[0], words, words, old.dictionary.bos())
 
 

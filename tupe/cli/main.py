@@ -24,7 +24,7 @@ GROUPS = {
     "examine a machine": ("doctor",),
     "begin from a pre-trained model": ("import",),
     "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-task", "prepare-translation"),
-    "train": ("plan", "average-checkpoints", "extend-positions", "warm-start", "study", "study-report"),
+    "train": ("plan", "average-checkpoints", "extend-positions", "warm-start"),
     "fine-tune": ("finetune", "sweep", "table", "predict", "qa-score"),
     "translate": ("translate", "bleu"),
     "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),
@@ -32,10 +32,7 @@ GROUPS = {
 }
 
 #: Commands for scripts and other commands, which the list leaves out.
-OF_SCRIPTS = (
-    *("config-dir", "finetuning-result", "model-overrides", "python-docs", "quickstart-report", "user-dir"),
-    "word-order",
-)
+OF_SCRIPTS = ("config-dir", "finetuning-result", "model-overrides", "user-dir")
 
 COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
 

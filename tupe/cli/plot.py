@@ -1,4 +1,4 @@
-"""Draws one of the papers' figures: of checkpoints, of the logs of runs, of sweeps, or of measured times.
+"""Draws one of the papers' figures: of checkpoints, or of the logs of runs.
 
 Examples: tupe plot position checkpoints/tupe_base/checkpoint_last.pt --output position.png
           tupe plot ranks TUPE-R=tupe.pt DIET-ABS=diet.pt --data DATA --output ranks.pdf
@@ -70,27 +70,7 @@ def _training(args: argparse.Namespace) -> None:
     from tupe.analysis.curves import plot_training
 
     logs = read_runs(args.paths)
-    if args.reference is not None:
-        from tupe.experiments.study.references import beside, reference
-
-        label, log = reference(args.reference)
-        print("\n".join(beside(name, of, label, log) for name, of in logs.items()))
-        logs[label] = log
     plot_training(logs, args.output, args.title, args.against)
-
-
-def _scores(args: argparse.Namespace) -> None:
-    from tupe.analysis.scores import plot_scores
-    from tupe.experiments.scores import score_curves
-    from tupe.experiments.table import by_label
-
-    plot_scores(score_curves(by_label(args.paths), args.column), args.output, args.title)
-
-
-def _cost(args: argparse.Namespace) -> None:
-    from tupe.analysis.cost import plot_costs, read_costs
-
-    plot_costs(*read_costs(args.paths[0][1]), args.output)
 
 
 def _encoder(args: argparse.Namespace) -> TupeLanguageModelEncoder:
@@ -114,8 +94,7 @@ class Figure(NamedTuple):
 
 _TEXT = {"data": None, "text": None, "length": 128, "sequences": 8}
 _HEAD = {"length": None, "head": 1}
-_COLUMN = {"column": "", "title": ""}
-_ENDS = {"against": None, "reference": None, "title": "Training"}
+_ENDS = {"against": None, "title": "Training"}
 FIGURES = {
     "position": Figure("position correlation of every head of a CHECKPOINT", _position, {"length": None}),
     "reset": Figure("one head of a CHECKPOINT before the reset of [CLS] and after it", _reset, _HEAD),
@@ -124,8 +103,6 @@ FIGURES = {
     "correlations": Figure("words and positions in the first layer of a CHECKPOINT", _correlations, _TEXT),
     "ranks": Figure("rank of the logits in each layer of CHECKPOINTS", _ranks, _TEXT),
     "training": Figure("loss and learning rate of RUNS", _training, _ENDS),
-    "scores": Figure("score against updates of pre-training, of SWEEPS", _scores, _COLUMN),
-    "cost": Figure("time over that of the first model, of benchmarks/model.py's model.json", _cost, {}),
 }
 
 
@@ -133,15 +110,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "figures:\n" + "\n".join(f"  {name:<14}{figure.shows}" for name, figure in FIGURES.items())
     add = parser.add_argument
     add("figure", choices=FIGURES, metavar="FIGURE", help="one of those below")
-    help_ = "checkpoint, folder of a run, its log, or folder of a sweep; several of one label are one line of scores"
+    help_ = "checkpoint, folder of a run, or its log"
     add("paths", nargs="+", metavar="[LABEL=]PATH", type=split_label, help=help_)
     add("--output", type=Path, required=True, metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
     add("--head", type=int, metavar="N", help=f"{_of('head')}: which one, from 1 (default: 1)")
     help_ = f"{_of('against')}: a run; say when the others reach the validation loss that it ends with"
     add("--against", metavar="LABEL", help=help_)
-    help_ = f"{_of('reference')}: draw its curve of the study too, as tupe_a or bert_a (docs/figures.md)"
-    add("--reference", metavar="SYSTEM", help=help_)
-    add("--column", metavar="NAME", help=f"{_of('column')}: of the table, as MNLI-m (default: the papers' average)")
     add("--title", help=f"{_of('title')}: stands above the figure")
     add("--length", type=int, metavar="N", help=f"{_of('length')}: positions (default: all, or 128 of a text)")
     add_text(parser, of=_of("data"))

@@ -19,18 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoints", **some, metavar="[NAME=]CHECKPOINT", help="the name defaults to the model and its fields")
     add("--runs", **some, default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")
     add("--against", metavar="NAME", help="a run: say when the others reach the validation loss that it ends with")
-    add("--glue", **some, default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
-    add("--cost", type=Path, metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
+    add("--glue", **some, default=[], metavar="[NAME=]SWEEP", help="sweeps for the table")
     add("--length", type=int, default=128, metavar="N", help="positions, tokens of a sequence (default: 128)")
     add_text(parser, of="words and positions, ranks")
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.analysis.cost import cost_rows, read_costs
     from tupe.analysis.page import Table, write_page
     from tupe.analysis.text import read_tokens
     from tupe.experiments.formats import as_text, failures
-    from tupe.experiments.scores import score_curves
     from tupe.experiments.table import by_label
 
     check_new(args.out)
@@ -42,10 +39,6 @@ def run(args: argparse.Namespace) -> None:
     if every:
         text = "For each learning rate the median of the seeds, then the best rate; ± is the deviation over the seeds."
         tables.append(Table("Fine-tuning", text, as_text(every), failures(every)))
-    if args.cost is not None:
-        conditions, records = read_costs(args.cost)
-        text = f"Time over that of {records[0]['rival']}, the median of the rounds with quartiles. {conditions}"
-        tables.append(Table("Cost", text, cost_rows(records)))
     lengths = [min(args.length, encoder.args.max_positions) for encoder in encoders]
     texts = [
         read_tokens(encoder, args.data, length, args.sequences or 8, args.text)
@@ -60,6 +53,5 @@ def run(args: argparse.Namespace) -> None:
         logs=logs,
         against=args.against,
         tables=tables,
-        scores=score_curves(rows) if any(len(of_system) > 1 for of_system in rows.values()) else None,
     )
     print(f"report: {args.out} ({args.out.stat().st_size / 1000:,.0f} kB)")

@@ -1,0 +1,10 @@
+"""What this repository measured and how: the study, the quickstart and the benchmarks. Not installed with the plugin.
+
+Run it from a clone: `python -m lab.study`, or `bash scripts/study.sh`.
+"""
+
+import logging
+import sys
+
+if sys.argv[0] == "-m":  # one of these modules is the program; fairseq logs much while it is imported
+    logging.disable(logging.INFO)

@@ -1,0 +1,166 @@
+"""Attention with a learnt bias that the batch shares, by each backend, and without a bias, which is the limit.
+
+    python lab/benchmarks/attention.py --output results                                 # a GPU, bf16
+    python lab/benchmarks/attention.py --dropout 0.1 --output results
+    OMP_NUM_THREADS=1 python lab/benchmarks/attention.py --cases 2x128 --rounds 5       # to try it on a CPU
+
+The rivals take turns, in alternating order; a figure is the median over the rounds, a ratio is taken within each round,
+over SDPA without any bias, and given with its quartiles. `extra memory` is what PyTorch allocated at most in a step,
+beyond the inputs. The last lines are the verdict of the rule for the Triton kernels (docs/dev/kernels.md).
+"""
+
+import argparse
+import itertools
+import json
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from measured import machine, parse, quartiles, seconds, spread, turns
+from torch import Tensor
+
+from tupe.attention import biased_attention
+from tupe.position import StructuredBias
+
+#: Rival -> the backend of `biased_attention`, and whether the bias is given in parts: TUPE-A's factors and reset.
+RIVALS = {
+    "reference": ("reference", False),
+    "sdpa": ("sdpa", False),
+    "factors": ("factors", True),
+    "flex": ("flex", True),
+    "triton": ("triton", False),
+    "triton_in_parts": ("triton", True),
+}
+LIMIT = "no_bias"
+MODES = ("forward", "forward + backward")
+#: The kernels stay where they are this many times as fast as the best of the others.
+ADVANTAGE = 1.25
+
+
+def arguments() -> Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    on_gpu = torch.cuda.is_available()
+    cases = ["32x128", "32x512", "16x1024", "8x2048", "2x4096"] if on_gpu else ["2x128", "2x512"]
+    add("--cases", nargs="+", default=cases, metavar="BxT", help="batch x length (default: %(default)s)")
+    add("--rivals", nargs="+", choices=RIVALS, default=list(RIVALS), help="default: all")
+    add("--modes", nargs="+", choices=MODES, default=MODES, help="default: all")
+    add("--heads", type=int, default=12)
+    add("--width", type=int, default=64, help="of a head (default: 64)")
+    add("--dropout", type=float, default=0.0)
+    add("--output", type=Path, help="folder for attention.json and attention.md")
+    return parse(parser, rounds=30, warm_up=3, steps=10)
+
+
+def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[[], Any]:
+    """Return a step on random inputs."""
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype)).requires_grad_()
+
+    heads, width, scale = args.heads, args.width, (2 * args.width) ** -0.5
+    backend, in_parts = RIVALS.get(rival, ("", False))
+    qkv = [normal(batch, heads, length, width) for _ in range(3)]
+    parts = []
+    if rival != LIMIT:
+        factor = (heads, length, width)
+        parts = [normal(*factor), normal(*factor), normal(2, heads)] if in_parts else [normal(heads, length, length)]
+    gradient = normal(batch, heads, length, width).detach()
+
+    def attend() -> Tensor:
+        if rival == LIMIT:
+            return F.scaled_dot_product_attention(*qkv, dropout_p=args.dropout, scale=scale)
+        bias = StructuredBias(parts[0], parts[1], None, parts[2]) if in_parts else parts[0]
+        options = {"scale": scale, "dropout_p": args.dropout, "training": True, "backend": backend}
+        return biased_attention(*qkv, bias, **options)
+
+    @torch.no_grad()
+    def forward() -> Tensor:
+        return attend()
+
+    return forward if mode == "forward" else lambda: torch.autograd.grad(attend(), [*qkv, *parts], gradient)
+
+
+def extra_memory(step: Callable[[], Any], args: Namespace) -> int | None:
+    """Return the peak bytes of a step on a GPU, beyond its inputs."""
+    if not args.on_gpu:
+        return None
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
+    """Return one record a rival; the record of a rival that cannot compute this here says why."""
+    steps, records = {}, {}
+    for rival in (LIMIT, *args.rivals):
+        records[rival] = {"batch": batch, "length": length, "mode": mode, "rival": rival}
+        try:
+            steps[rival] = make_step(rival, mode, batch, length, args)
+            steps[rival]()  # it may be compiled first
+            records[rival]["extra_bytes"] = extra_memory(steps[rival], args)
+        except Exception as error:  # a kernel or memory may be missing; the others are still compared
+            steps.pop(rival)
+            records[rival]["missing"] = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"
+    times: dict[str, list[float]] = {rival: [] for rival in steps}
+    for number, rival in turns(steps, args):
+        measured = seconds(steps[rival], args)
+        if number >= 0:
+            times[rival].append(measured)
+    for rival, found in times.items():
+        records[rival]["milliseconds"] = [1000 * value for value in spread(found)]
+        records[rival]["time_over_no_bias"] = spread([own / limit for own, limit in zip(found, times[LIMIT])])
+    return list(records.values())
+
+
+def row(record: dict[str, Any]) -> str:
+    start = f"| {record['batch']} x {record['length']} | {record['mode']} | {record['rival']} |"
+    if "missing" in record:
+        return f"{start} {record['missing']} | | |"
+    memory = f"{record['extra_bytes'] / 2**20:,.1f} MiB" if record["extra_bytes"] else ""
+    return f"{start} {quartiles(record['milliseconds'], 3)} | {quartiles(record['time_over_no_bias'])} | {memory} |"
+
+
+def verdict(records: list[dict[str, Any]]) -> str:
+    """Say whether the kernels are enough faster than the best of the others in these records of one case."""
+    times = {record["rival"]: record["milliseconds"][1] for record in records if "milliseconds" in record}
+    ours = [time for rival, time in times.items() if rival.startswith("triton")]
+    others = {rival: time for rival, time in times.items() if rival in RIVALS and not rival.startswith("triton")}
+    if not ours or not others:
+        return "no verdict: the kernels or all of the others were not measured"
+    best = min(others, key=others.get)
+    ratio = others[best] / min(ours)
+    return f"{best} takes {ratio:.2f} times as long as the kernels, which {'stay' if ratio >= ADVANTAGE else 'go'}"
+
+
+def main() -> None:
+    args = arguments()
+    about = f"{args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds of {args.steps} steps"
+    title = f"{machine(args.device)}, {args.dtype}, {about}, {args.clock} time"
+    head = (
+        "| batch x length | mode | | ms (quartiles) | time / no bias (quartiles) | extra memory |\n" + 6 * "|---" + "|"
+    )
+    print(title, "", head, sep="\n", flush=True)
+    records: list[dict[str, Any]] = []
+    verdicts = []
+    for case, mode in itertools.product(args.cases, args.modes):
+        batch, length = map(int, case.split("x"))
+        measured = compare(batch, length, mode, args)
+        print(*map(row, measured), sep="\n", flush=True)
+        records += measured
+        if mode == MODES[-1]:
+            verdicts.append(f"verdict, {case}, dropout {args.dropout}: {verdict(measured)}")
+        if args.output:  # each time: what is interrupted loses nothing
+            args.output.mkdir(parents=True, exist_ok=True)
+            content = {"run": title, "records": records}
+            (args.output / "attention.json").write_text(json.dumps(content, indent=1) + "\n")
+            (args.output / "attention.md").write_text("\n".join([title, "", head, *map(row, records), "", *verdicts]))
+    print("", *verdicts, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

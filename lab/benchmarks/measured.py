@@ -1,0 +1,78 @@
+"""Options, clock, machine and quartiles that the benchmarks share."""
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+
+def parse(
+    parser: argparse.ArgumentParser, argv: Sequence[str] | None = None, *, rounds: int, warm_up: int, steps: int
+) -> Namespace:
+    """Add the options of how to measure, with these defaults, and parse `argv`, by default the command line."""
+    add, usual = parser.add_argument, "cuda" if torch.cuda.is_available() else "cpu"
+    add("--device", default=usual, help="default: cuda where there is one")
+    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
+    add("--rounds", type=int, default=rounds, help="that count (default: %(default)s)")
+    add("--warm-up", type=int, default=warm_up, help="rounds before them (default: %(default)s)")
+    add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
+    add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
+    args = parser.parse_args(argv)
+    args.on_gpu = args.device.startswith("cuda")
+    args.dtype = args.dtype or ("bfloat16" if args.on_gpu else "float32")
+    return args
+
+
+def turns(rivals: Iterable[str], args: Namespace) -> Iterator[tuple[int, str]]:
+    """Yield the number of each round, below 0 while warming up, with each rival, in alternating order."""
+    rivals = list(rivals)
+    for number in range(-args.warm_up, args.rounds):
+        for rival in rivals if number % 2 else reversed(rivals):
+            yield number, rival
+
+
+def seconds(step: Callable[[], object], args: Namespace) -> float:
+    """Return the seconds of a step, the mean of `args.steps`, by the clock that the options name."""
+    now = time.process_time if args.clock == "process" else time.perf_counter
+
+    def clock() -> float:
+        if args.on_gpu:
+            torch.cuda.synchronize(args.device)
+        return now()
+
+    start = clock()
+    for _ in range(args.steps):
+        step()
+    return (clock() - start) / args.steps
+
+
+def spread(values: list[float]) -> list[float]:
+    """Return first quartile, median and third quartile."""
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return [first, statistics.median(values), third]
+
+
+def quartiles(found: Sequence[float], digits: int = 2) -> str:
+    """Write what `spread` returned: `1.02 (1.00-1.05)`."""
+    low, median, high = (f"{value:.{digits}f}" for value in found)
+    return f"{median} ({low}-{high})"
+
+
+def machine(device: str) -> str:
+    """Name the GPU or CPU, how much of it is used, and PyTorch's version."""
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
+    return f"{name}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}"
+
+
+def processor() -> str:
+    """Return the CPU's name, or its architecture where Linux does not know one."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

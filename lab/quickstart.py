@@ -1,0 +1,99 @@
+"""Write the report of scripts/quickstart.sh, as Markdown and as a page.
+
+    python -m lab.quickstart FOLDER MODEL...
+
+FOLDER has `corpus`, and for each model `pretraining/MODEL` and `finetuning/MODEL`. The position correlation is that of
+the first model.
+"""
+
+import logging
+import platform
+import sys
+from pathlib import Path
+
+import torch
+
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.curves import plot_training, read_log
+from tupe.analysis.page import Table, write_page
+from tupe.analysis.position import plot_position, position_correlation
+from tupe.analysis.text import read_tokens
+from tupe.models import TupeModel
+from tupe.systems import ALIASES, DESCRIPTIONS
+from tupe.util import read_json
+
+CHECKPOINT = "checkpoint_last.pt"  # not the best one: all systems get the same number of updates
+HEADS = (
+    *("system", "model", "parameters", "updates", "validation loss (bits)", "perplexity", "masked words right (%)"),
+    *("word order, MCC x 100", "pre-training (s)"),
+)
+SENTENCES = (
+    "Return a list <mask> all names in the file.",
+    "This method must <mask> called only once.",
+    "If the argument is not given, the default <mask> is used.",
+)
+
+
+def main(out: str, *models: str) -> None:
+    folder = Path(out)
+    logging.disable(logging.INFO)
+    runs = {model: folder / "pretraining" / model for model in models}
+    logs = {label(model): read_log(run) for model, run in runs.items()}
+    plot_training(logs, folder / "curves.png", "Pre-training")
+    encoders = [open_encoder(run / CHECKPOINT, label(model)) for model, run in runs.items()]
+    plot_position(position_correlation(encoders[0]), folder / "position.png")
+    hubs = {model: _hub(run, folder / "corpus") for model, run in runs.items()}
+
+    rows = [HEADS]  # the pre-trainings, on held-out documents, and the word-order task, on its development set
+    for model, log in zip(models, logs.values()):
+        updates, valid = max(log.valid.items())
+        parameters = sum(parameter.numel() for parameter in hubs[model].model.parameters())
+        score = read_json(folder / "finetuning" / model / "result.json")["score"]
+        measured = (f"{value:{form}}" for value, form in (
+            *((valid["loss"], ".3f"), (valid["ppl"], ".1f"), (valid["accuracy"], ".1f")),
+            *((score, ".1f"), (log.seconds, ".0f")),
+        ))  # fmt: skip
+        rows.append((label(model), model, f"{parameters:,}", f"{updates}", *measured))
+    filled = [["fill_mask", *map(label, models)]]
+    for sentence in SENTENCES:
+        found = [hub.fill_mask(sentence, topk=3) for hub in hubs.values()]
+        filled.append([sentence, *(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in words) for words in found)])
+
+    machine = (
+        f"Python {platform.python_version()}, torch {torch.__version__}, CPU, {torch.get_num_threads()} threads. "
+        "Same data, updates, settings and seed for every system; one run each, so small differences mean little."
+    )
+    write_page(
+        folder / "report.html",
+        encoders,
+        texts=[read_tokens(encoder, folder / "corpus", min(128, encoder.args.max_positions)) for encoder in encoders],
+        logs=logs,
+        against=label(models[-1]) if len(models) > 1 else None,
+        tables=[Table("Results", machine, rows), Table("Filled masks", "The likeliest words.", filled, words=True)],
+    )
+    pictures = "![loss curves](curves.png)", f"![position correlation of {label(models[0])}](position.png)"
+    text = "\n\n".join(["# Quickstart", machine, _markdown(rows), *pictures, _markdown(filled)])
+    (folder / "report.md").write_text(f"{text}\n", encoding="utf-8")
+    print(f"{text}\nreport: {folder}/report.md, and as a page: {folder}/report.html")
+
+
+def label(model: str) -> str:
+    """Return the paper's name for the system of a named model: `tupe_tiny` is `TUPE-R`."""
+    system = model.rpartition("_")[0]
+    return DESCRIPTIONS[ALIASES.get(system, system)][0]
+
+
+def _markdown(rows: list) -> str:
+    head, *lines = (f"| {' | '.join(cells)} |".replace("<mask>", "`<mask>`") for cells in rows)
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *lines])
+
+
+def _hub(run: Path, corpus: Path):
+    data = str(corpus.resolve())
+    return TupeModel.from_pretrained(
+        str(run), CHECKPOINT, data, sentencepiece_model=f"{data}/sentencepiece.bpe.model"
+    ).eval()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

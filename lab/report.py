@@ -1,0 +1,92 @@
+"""Make tables and figures of the records of a study: update the documents, or print one table.
+
+A document has marks around what is made: `<!-- study cpu pretraining -->` and `<!-- end -->`.
+Example: python -m lab.report --size length --print longer
+"""
+
+import argparse
+import re
+import textwrap
+from pathlib import Path
+
+from lab.design import read_design
+from lab.figures import plot_curves, plot_longer, plot_scores, plot_starts
+from lab.records import read_records
+from lab.tables import BLOCKS, Results
+from tupe.util import UserError
+
+DOCUMENTS = ("docs/results.md", "docs/dev/study.md", "docs/length.md", "docs/dev/length.md", "docs/dev/warm_start.md")
+DOCUMENTS = tuple(Path(__file__).parents[1] / name for name in (*DOCUMENTS, "README.md"))
+_MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
+
+#: Name of a mark in a document -> what draws its picture, the title, and the end of the picture's name.
+FIGURES = {
+    "curves": (plot_curves, "Validation loss of all systems", ""),
+    "started": (plot_starts, "Validation loss of short runs by how they start", "_starts"),
+    "lengthened": (plot_longer, "Loss of the same masked tokens in windows of growing length", "_longer"),
+    "scores": (plot_scores, "Scores of the fine-tuned checkpoints against their validation loss", "_scores"),
+}
+
+
+def read_results(size: str, records: Path) -> Results:
+    """Return the records of a study; `records` is the folder of all studies."""
+    design = read_design(size)
+    return Results(design, read_records(records / design.name, design))
+
+
+def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
+    """Render what stands between marks, and figures in `images` beside the document; return the written files.
+
+    A mark names a study: one in `configs/study`, or the file `size`.
+
+    Raises:
+        UserError: the document shows a study of which there are no records, so that its tables would be lost.
+    """
+    found: dict[str, Results] = {}
+    written = [document]
+
+    def block(match: re.Match) -> str:
+        study, name = match["study"], match["block"]
+        if study not in found:
+            found[study] = read_results(size if Path(size).stem == study else study, records)
+        results = found[study]
+        if not results.records and re.search(r"^(\||!\[)", match[0], re.MULTILINE):
+            raise UserError(f"No records of {study} in {records}, and {document} shows some. Set --records.")
+        if name in FIGURES:
+            plot, title, ending = FIGURES[name]
+            picture = document.parent / "images" / f"study_{study}{ending}.png"
+            drawn = plot(results, picture)
+            written.extend([picture] if drawn else [])
+            lines = [f"![{title}](images/{picture.name})"] if drawn else ["There is no picture yet."]
+        else:
+            lines = BLOCKS[name](results)
+        lines = [line if line.startswith(("|", "!")) else textwrap.fill(line, 100) for line in lines]
+        return "\n".join([match[1], *lines, "", match["end"]])
+
+    document.write_text(_MARKS.sub(block, document.read_text(encoding="utf-8")), encoding="utf-8")
+    return written
+
+
+def add_size(parser: argparse.ArgumentParser) -> None:
+    """Add the design and the folder of the records."""
+    add = parser.add_argument
+    add("--size", default="cpu", help="a file of configs/study, or one of your own, my.yaml (default: %(default)s)")
+    add("--records", type=Path, default=Path("docs/results/runs"), help="what runs leave (default: %(default)s)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("lab.report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    add_size(parser)
+    parser.add_argument("--document", type=Path, help="default: README.md and the pages of docs/ that have marks")
+    parser.add_argument("--print", choices=BLOCKS, help="print this table of --size instead")
+    args = parser.parse_args()
+    if args.print:
+        print("\n".join(BLOCKS[args.print](read_results(args.size, args.records))))
+        return
+    for document in [args.document] if args.document else DOCUMENTS:
+        for path in render(document, args.records, args.size):
+            print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()

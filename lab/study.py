@@ -1,0 +1,470 @@
+"""Pre-train and fine-tune the systems of a study on one budget: do the runs that have no record yet.
+
+Every run leaves a small file below --records; `python -m lab.report` makes tables of these files. After a stop, the
+same command resumes.
+Example: bash scripts/study.sh wiki.txt.xz --glue glue_data --jobs 2
+"""
+
+import argparse
+import contextlib
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from lab.design import PARTS, ROBERTA, Design, Run, read_design
+from lab.records import (
+    Conversion,
+    Cost,
+    FineTuning,
+    Pretraining,
+    Record,
+    best_rate,
+    read_records,
+    this_machine,
+    write_record,
+)
+from lab.report import add_size
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.curves import TrainingLog, read_log
+from tupe.analysis.heads import head_patterns
+from tupe.analysis.length import TooLong, loss_by_position
+from tupe.analysis.position import has_correlation, position_correlation
+from tupe.experiments.table import read_sweep
+from tupe.systems import SIZES
+from tupe.util import UserError, available_cores, config_dir, read_json, run_folder, user_dir
+
+_TUPE = (sys.executable, "-m", "tupe")
+_BENCHMARK = Path(__file__).parent / "benchmarks/model.py"
+_TRAININGS = ("search", "final", "short")
+_SEARCH_VALIDATIONS = 4
+#: Keys of a configuration that do not change a result.
+_ASIDE = ("hydra", "defaults", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval")
+_ASIDE += ("task.data", "dataset.num_workers")
+#: A second thread gains little in models so small. glibc keeps the memory of tensors (docs/dev/performance.md).
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "100000", "PYTHONWARNINGS": "ignore"}
+_ENVIRONMENT |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 30))
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+_SECONDS = re.compile(r"^it took ([\d.]+) s of the processor", re.MULTILINE)
+#: Messages of a run whose loss was not finite, by `tupe` and by fairseq.
+_DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
+#: Files in a run's folder: what its processes print, the losses by length, and the marks of its end and of its time.
+_LOG, _LENGTHS, _ENDED, _SPENT = "log", "lengths.json", "ended", "processor_seconds.json"
+
+
+# ---------------------------------------------------------------------------------------------------- a pre-training
+
+
+def updates(design: Design, run: Run) -> int:
+    """Return the number of updates of a pre-training.
+
+    The search of a row with short runs is as long as the longest of them. A short run of 0 updates does one at a rate
+    of 0.
+    """
+    if run.part == "short":
+        return max(1, int(run.at))
+    if run.part == "search":
+        return design.short[-1] if run.system in design.started else design.search.updates
+    return design.updates
+
+
+def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
+    """Return what a run changes in the design's configuration: key -> value."""
+    length, validations = updates(design, run), design.validations if run.part == "final" else _SEARCH_VALIDATIONS
+    every = max(1, length // validations)
+    system, model = design.systems[run.system], design.model(run.system)
+    found = {
+        "model._name": f"{model}_{design.model_size}",
+        **design.settings,
+        **system.settings,
+        "common.seed": run.seed,
+        "optimization.lr": [lr],
+        "optimization.max_update": length,
+        "dataset.validate_interval_updates": every,
+        "checkpoint.save_interval_updates": every,
+        "common.log_interval": max(1, min(100, every // 4)),  # the record is read from the log, also of a short run
+    }
+    if run.part == "final" and design.mid:
+        found["checkpoint.keep_interval_updates_pattern"] = design.mid
+    if model == ROBERTA:
+        fields = {f"model.{name}": value for name, value in SIZES[design.model_size].items()}
+        found |= {"model._name": ROBERTA, "criterion._name": "masked_lm", **fields}
+    return {key.lstrip("+"): value for key, value in found.items()}
+
+
+def pretraining_settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any]:
+    """Return all that the result of a pre-training depends on."""
+    cfg = OmegaConf.load(config_dir("pretraining") / f"{design.config}.yaml")
+    for key, value in overrides(design, run, lr).items():
+        OmegaConf.update(cfg, key, value, merge=False, force_add=True)
+    settings = OmegaConf.to_container(cfg)
+    for group, _, name in (key.partition(".") for key in _ASIDE):
+        (settings.get(group, {}) if name else settings).pop(name or group, None)
+    checksums = read_json(corpus / "manifest.json")["checksums"]
+    data = {name: checksums[name] for name in ("dict.txt", "train.bin", "valid.bin")}
+    return {"run": str(run), "lr": lr, "updates": updates(design, run), "data": data, "pretraining": settings}
+
+
+def pretraining_command(
+    design: Design, run: Run, lr: float, corpus: Path, folder: Path, start: Path | None = None
+) -> list[str]:
+    """Return fairseq's command. `start` is a checkpoint with the initial weights."""
+    given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
+    given |= {"distributed_training.distributed_world_size": 1}
+    given |= {} if start is None else {"checkpoint.finetune_from_model": start}
+    given |= {} if torch.cuda.is_available() else {"common.cpu": True, "common.fp16": False}
+    given |= overrides(design, run, lr)
+    keys = []
+    for key, value in given.items():
+        quoted = "'" + str(value).replace("'", "\\'") + "'" if isinstance(value, (str, Path)) else value
+        keys.append(f"++{key}={quoted}")  # Hydra's `++` changes a key or adds it
+    options = ("--config-dir", str(config_dir("pretraining")), "--config-name", design.config)
+    return ["fairseq-hydra-train", *options, *keys]
+
+
+def measure(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
+    """Measure the loss by position, at lengths that the model allows, and the patterns of its heads.
+
+    The loss by length was measured by a process of its own.
+    """
+    encoder = open_encoder(folder / "checkpoint_last.pt")
+    by_position, patterns = {}, Counter()
+    if has_correlation(encoder.args):  # before `loss_by_position` makes the encoder longer
+        found = position_correlation(encoder)
+        patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
+    encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+    for length in design.lengths:
+        with contextlib.suppress(TooLong):
+            by_position[str(length)] = list(loss_by_position(encoder, corpus, length).rounded(1))
+    models = read_json(folder / _LENGTHS)["models"].values() if design.masks else ()
+    by_length = {name: losses for model in models for name, losses in model["extensions"].items()}
+    return {"loss_by_position": by_position, "loss_by_length": by_length, "heads": dict(patterns)}
+
+
+# -------------------------------------------------------------------------------------------------------- the runs
+
+
+class Study:
+    """The runs of a design, those that are done and those that are wanted.
+
+    The folders `records` and `out`, for corpora, checkpoints and logs, are those of all studies. All parts and systems
+    are wanted by default. `again` trains once more what left its checkpoint elsewhere and a wanted run begins with; the
+    record of the first time stays.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        records: Path,
+        out: Path,
+        parts: Collection[str] = (),
+        systems: Collection[str] = (),
+        again: bool = False,
+    ) -> None:
+        self.design = design
+        self.records = records / design.name
+        self.out = (out / design.name).resolve()
+        self.corpus, self.glue = self.out / "corpus", self.out / "glue-data"
+        self.done = read_records(self.records, design)
+        self.failed: set[Run] = set()
+        self.wanted = [
+            run
+            for run in design.runs()
+            if run.part in (parts or PARTS) and (not systems or run.system in systems or run.part == "cost")
+        ]
+        lost = {run: list(self._lost(run)) if again and run not in self.done else [] for run in self.wanted}
+        self.again = {run for before in lost.values() for run in before}
+        #: All that is to be done, in this order.
+        self.runs = list(dict.fromkeys(one for run in self.wanted for one in (*lost[run], run)))
+        self._processes: set[subprocess.Popen] = set()
+        self._stopping = False
+
+    def prepare(self, texts: list[Path], glue: Path | None) -> None:
+        """Prepare the corpus from `texts` and the tasks from a GLUE download, unless they are prepared."""
+        if texts:
+            subprocess.run([*_TUPE, "prepare-corpus", self.corpus, *texts, *self.design.corpus], check=True)
+        if glue is not None:
+            tasks = self.design.finetuning.tasks
+            subprocess.run([*_TUPE, "prepare-glue", glue, self.corpus, self.glue, *tasks], check=True)
+
+    def folder(self, run: Run) -> Path:
+        return self.out / run.path.with_suffix("")
+
+    def checkpoint(self, run: Run, at: str = "end") -> Path | None:
+        """Return the checkpoint of a pre-training at the `end` or at `mid`, or of a warm start, if it is here."""
+        name = f"checkpoint_*_{self.design.mid}.pt" if at == "mid" else "checkpoint_last.pt"
+        found = self.folder(run).glob("start.pt" if run.part == "start" else name)
+        return next(found, None) if (self.folder(run) / _ENDED).exists() else None
+
+    def initial(self, run: Run) -> Path | None:
+        """Return the checkpoint that a run begins with, if it begins with one and that is here."""
+        first = self.design.before(run)
+        return first and self.checkpoint(first, run.at if run.part == "glue" else "end")
+
+    def _lost(self, run: Run) -> Iterator[Run]:
+        """Yield the finished runs that `run` begins with and that left their checkpoints elsewhere, in order."""
+        first = self.design.before(run)
+        if first in self.done and not self.initial(run):
+            yield from self._lost(first)
+            yield first
+
+    def lr(self, run: Run) -> float | None:
+        """Return the learning rate of a pre-training; None before its search has ended."""
+        if run.part == "short" and int(run.at) == 0:
+            return 0.0  # the loss before any update
+        return run.lr if run.part == "search" else best_rate(self.design, run.system, self.done)
+
+    def settings(self, run: Run) -> dict[str, Any]:
+        """Return all that a run depends on, for a run whose predecessors have ended."""
+        design, first = self.design, self.design.before(run)
+        if run.part == "cost":
+            return {"run": "cost", "arguments": design.cost}
+        if run.part == "glue":
+            of = {"after": design.after(run.at), "sweep": asdict(design.finetuning), "of": self.done[first].settings}
+            return {"run": str(run), **of}
+        start = {}
+        if first is not None:
+            source = first if first.part == "final" else design.before(first)
+            how = asdict(design.systems[run.system].start)
+            how |= {"model": design.model(run.system), "fields": self._fields(run)}
+            start = {"start": how, "of": self.done[source].settings}
+        if run.part == "start":
+            return {"run": str(run), **start}
+        return {**pretraining_settings(design, run, self.lr(run), self.corpus), **start}
+
+    def hindrance(self, run: Run) -> str | None:
+        """Return why a run cannot be done now; None if it can."""
+        if first := self.design.before(run):
+            if first not in self.done:
+                return f"waits for {first}"
+            if not self.initial(run):
+                return f"the checkpoint of {first} is not in {self.out}: copy it, or use --again"
+        if run.part == "glue" and not self.glue.is_dir():
+            return "tasks not prepared: use --glue"
+        if run.part in _TRAININGS and self.lr(run) is None:
+            searches = self.design.searches(run.system)
+            diverged = all(search in self.done for search in searches)
+            return "every rate of the search diverged" if diverged else "waits for the search"
+        return None
+
+    def is_left(self, run: Run) -> bool:
+        """Tell whether something of a run is to be done."""
+        return run not in self.done or (run in self.again and not self.checkpoint(run))
+
+    def check(self) -> None:
+        """Raise `UserError` at the first record whose settings differ from those that its run would have here."""
+        for run, record in self.done.items():
+            known = run.part not in _TRAININGS or self.lr(run) is not None
+            source = self.design.before(run)
+            if known and (source is None or source in self.done) and record.settings != self.settings(run):
+                raise UserError(f"{self.records / run.path} is of other settings. Set --out and --records.")
+
+    def do(self, jobs: int, minutes: float = math.inf) -> None:
+        """Do what is left, `jobs` at a time, for `minutes`; then stop the processes, which save."""
+        self.check()
+        end = time.monotonic() + 60 * minutes
+        active: dict[Future, Run] = {}
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                while time.monotonic() < end:
+                    for run in self.runs:
+                        if len(active) < jobs and self._can_begin(run, active.values()):
+                            active[pool.submit(self.perform, run)] = run
+                    if not active:
+                        break
+                    for future in wait(active, timeout=1, return_when=FIRST_COMPLETED).done:
+                        self._conclude(active.pop(future), future.exception())
+            finally:
+                self._stopping = True
+                for process in list(self._processes):
+                    process.terminate()
+
+    def _can_begin(self, run: Run, active: Collection[Run]) -> bool:
+        if run in self.failed or run in active or not self.is_left(run) or self.hindrance(run):
+            return False
+        return not any(other.part == "cost" for other in active) and not (
+            run.part == "cost" and active
+        )  # it runs alone
+
+    def _conclude(self, run: Run, error: BaseException | None) -> None:
+        if error is not None:
+            self.failed.add(run)
+            print(f"failed: {run}: {error}", file=sys.stderr, flush=True)
+        elif run in self.done:
+            number = sum(one not in self.done for one in self.runs)
+            print(f"done: {run}; {number} of {len(self.runs)} runs left", flush=True)
+
+    def perform(self, run: Run) -> None:
+        """Do a run in its folder, and write its record."""
+        folder, settings = self.folder(run), self.settings(run)
+        with run_folder(folder, settings):
+            (folder / _ENDED).unlink(missing_ok=True)
+            spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
+            said, code = "", 0
+            for number, command in enumerate(self.commands(run, folder, settings)):
+                code, seconds, said = self._run(command, folder / _LOG)
+                if number == 0:
+                    spent += seconds
+                    (folder / _SPENT).write_text(f"{spent}")
+                if code or self._stopping:
+                    break
+            if self._stopping and code:
+                return
+            diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(said))
+            if code and not diverged:
+                raise RuntimeError(next(reversed(said.strip().splitlines()), f"exit status {code}"))
+            if run not in self.done:
+                record = self.record(run, settings, folder, spent, diverged, said)
+                write_record(self.records, run, record)
+                self.done[run] = record
+            (folder / _ENDED).touch()
+        if run.part in ("search", "short"):
+            shutil.rmtree(folder)  # nothing begins with its checkpoint
+        for other in self.design.runs():
+            if self.design.before(other) == run:  # begun with another checkpoint, if at all
+                shutil.rmtree(self.folder(other), ignore_errors=True)
+
+    def commands(self, run: Run, folder: Path, settings: dict[str, Any]) -> Iterator[list[str]]:
+        """Yield the command of a run, and after a pre-training the command that measures its losses by length."""
+        design, sweep = self.design, self.design.finetuning
+        if run.part == "cost":
+            yield [sys.executable, str(_BENCHMARK), *design.cost, "--output", str(folder)]
+        elif run.part == "glue":
+            lists = {"--tasks": sweep.tasks, "--lrs": sweep.rates, "--seeds": sweep.seeds}
+            options = [f"{name}={','.join(map(str, values))}" for name, values in lists.items()]
+            paths = map(str, (self.initial(run), self.glue, folder / "sweep"))
+            yield [*_TUPE, "sweep", "glue", *options, *paths, *sweep.settings]
+        elif run.part == "start":
+            (folder / "start.pt").unlink(missing_ok=True)  # of a conversion that was stopped before its record
+            how = ("--positions", design.systems[run.system].start.positions, "--seed", str(run.seed))
+            paths = map(str, (self.initial(run), folder / "start.pt"))
+            fields = (design.model(run.system), *self._fields(run))
+            yield [*_TUPE, "warm-start", *paths, *fields, "--data", str(self.corpus), *how]
+        else:
+            yield pretraining_command(design, run, self.lr(run), self.corpus, folder, self.initial(run))
+            if self._is_measured(run) and design.masks:
+                (folder / _LENGTHS).unlink(missing_ok=True)
+                lengths = {settings["pretraining"]["task"]["tokens_per_sample"], *design.lengths}
+                extend = design.systems[run.system].evaluate
+                options = ["--lengths", *map(str, sorted(lengths)), *(["--extend", *extend] if extend else [])]
+                paths = ("--data", str(self.corpus), "--json", str(folder / _LENGTHS))
+                checkpoint = str(folder / "checkpoint_last.pt")
+                yield [*_TUPE, "loss-by-length", checkpoint, *options, "--masks", str(design.masks), *paths]
+
+    def _fields(self, run: Run) -> list[str]:
+        """Return the fields of the model that the row's own settings change, as `FIELD=VALUE`."""
+        settings = {key.lstrip("+"): value for key, value in self.design.systems[run.system].settings.items()}
+        return [f"{key.removeprefix('model.')}={value}" for key, value in settings.items() if key.startswith("model.")]
+
+    def _is_measured(self, run: Run) -> bool:
+        return run.part == "final" and run not in self.again and self.design.model(run.system) != ROBERTA
+
+    def _run(self, command: list[str], log: Path) -> tuple[int, float, str]:
+        """Run a command; return its exit status, the processor's seconds, and what it printed, also to `log`."""
+        environment = {**_ENVIRONMENT, **os.environ}
+        with log.open("a+b") as file:
+            first = file.seek(0, os.SEEK_END)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, start_new_session=True
+            )
+            self._processes.add(process)
+            _, status, usage = os.wait4(process.pid, 0)
+            self._processes.discard(process)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            file.seek(first)
+            said = file.read().decode(errors="replace")
+        return process.returncode, usage.ru_utime + usage.ru_stime, said
+
+    def record(
+        self, run: Run, settings: dict[str, Any], folder: Path, spent: float, diverged: bool, said: str
+    ) -> Record:
+        """Return the record of a run that has ended; `said` is what its last command printed."""
+        about = {"settings": settings, **this_machine()}
+        if run.part == "start":
+            return Conversion(seconds=float(_SECONDS.findall(said)[-1]), **about)
+        if run.part == "cost":
+            found = read_json(folder / "model.json")
+            times: dict[str, dict[str, list[float]]] = {}
+            for record in found["records"]:
+                times.setdefault(record["rival"], {})[record["mode"]] = record["time_over_first"]
+            return Cost(conditions=found["run"], times=times, **about)
+        if run.part == "glue":
+            row = read_sweep(folder / "sweep")
+            if row.failed:
+                raise RuntimeError(f"{len(row.failed)} runs of the sweep in {folder} failed")
+            scores = {
+                name: {f"{rate.lr:g}": list(rate.scores) for rate in cell.rates} for name, cell in row.cells.items()
+            }
+            return FineTuning(scores=scores, processor_seconds=round(spent, 1), **about)
+        log = TrainingLog({}, {})
+        with contextlib.suppress(UserError):  # a run may diverge before its first record
+            log = read_log(folder)
+        valid = sorted(log.valid.items())
+        parameters = _PARAMETERS.search((folder / _LOG).read_text(errors="replace"))
+        return Pretraining(
+            lr=self.lr(run),
+            parameters=int(parameters[1].replace(",", "")) if parameters else 0,
+            curve=[(update, values["loss"]) for update, values in valid],
+            accuracy=valid[-1][1].get("accuracy") if valid else None,
+            training_seconds=round(log.seconds + log.repeated_seconds, 1) if log.train else 0.0,
+            processor_seconds=round(spent, 1),
+            diverged=diverged,
+            **about,
+            **(measure(self.design, self.corpus, folder) if self._is_measured(run) else {}),
+        )
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "scripts/study.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("texts", nargs="*", type=Path, metavar="TEXT", help="texts of the corpus; none if it is prepared")
+    add_size(parser)
+    add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
+    add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
+    add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one a core)")
+    help_ = "save and end after this time (default: when all is done)"
+    add("--minutes", type=float, default=math.inf, metavar="M", help=help_)
+    add("--parts", nargs="+", choices=PARTS, default=[], help="default: all")
+    add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
+    help_ = "train again what left its checkpoint elsewhere and a missing run begins with; its record stays"
+    add("--again", action="store_true", help=help_)
+    add("--list", action="store_true", help="list what is done and what is missing, and do nothing")
+    return parser.parse_intermixed_args()
+
+
+def main() -> None:
+    args = arguments()
+    design = read_design(args.size)
+    study = Study(design, args.records, args.out, args.parts, args.systems, args.again)
+    if not args.list:
+        study.prepare(args.texts, args.glue)
+        study.do(args.jobs or design.jobs or available_cores(), args.minutes)
+        number = sum(run in study.done for run in study.wanted)
+        print(f"study: {number} of {len(study.wanted)} runs have a record in {study.records}")
+    for run in study.wanted:
+        why = "" if run in study.done else study.hindrance(run)
+        if args.list or why:
+            note = "trained again" if run in study.again else why
+            print("done   " if run in study.done else "missing", f"{run}{note and f' ({note})'}")
+    if study.failed:
+        sys.exit(f"error: {len(study.failed)} run(s) failed: the logs are in {study.out}.")
+
+
+if __name__ == "__main__":
+    main()

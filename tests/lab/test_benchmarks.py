@@ -1,0 +1,39 @@
+"""Each benchmark measures every rival in one small round."""
+
+import json
+import sys
+
+from tests.commands import ROOT, run
+
+SHORT = ("--rounds", "1", "--warm-up", "0", "--steps", "1", "--device", "cpu")
+BENCHMARKS = ROOT / "lab/benchmarks"
+
+
+def test_model(tmp_path):
+    small = ("--sizes", "tiny", "--batch", "2", "--length", "8", "--vocab-size", "64", "--modes", "training")
+    rivals = ["bert_a", "tupe_r", "roberta", "electra_tupe_r"]
+    script = BENCHMARKS / "model.py"
+    run(sys.executable, script, *small, *SHORT, "--rivals", *rivals, "--output", tmp_path, PYTHONPATH=str(ROOT))
+    content = json.loads((tmp_path / "model.json").read_text())
+    assert "2 sequences of 8 tokens, vocabulary 64" in content["run"]
+    assert [record["rival"] for record in content["records"]] == rivals
+    assert content["records"][0]["time_over_first"] == [1.0] * 3
+    assert all(record["milliseconds"][1] > 0 for record in content["records"])
+    assert (tmp_path / "model.md").read_text().count("\n| tiny | training | ") == len(rivals)
+
+
+def test_attention(tmp_path):
+    small = ("--cases", "2x16", "--heads", "2", "--width", "8", "--dropout", "0.1")
+    rivals = ["reference", "sdpa", "factors"]
+    script = BENCHMARKS / "attention.py"
+    run(sys.executable, script, *small, *SHORT, "--rivals", *rivals, "--output", tmp_path, PYTHONPATH=str(ROOT))
+    records = json.loads((tmp_path / "attention.json").read_text())["records"]
+    assert [record["rival"] for record in records] == 2 * ["no_bias", *rivals]
+    assert not any("missing" in record for record in records)
+
+
+def test_memory_of_a_dense_bias_grows_faster():
+    options = ("--lengths", "256", "512", "--layers", "1")
+    done = run(sys.executable, BENCHMARKS / "memory.py", *options, PYTHONPATH=str(ROOT))
+    short, long = ([float(cell) for cell in line.split("|")[2:5]] for line in done.stdout.splitlines()[2:])
+    assert long[1] - short[1] > 2 * (long[0] - short[0])

@@ -1,0 +1,226 @@
+"""What is run, in which order, by which commands; and the driver, with runs that are a few lines of Python."""
+
+import dataclasses
+import json
+import re
+import sys
+import time
+
+import pytest
+
+from lab import study
+from lab.design import Design, FineTuning, Run, Search, Start, System, read_design
+from lab.records import read_records, write_record
+from lab.study import Study
+from tests.commands import ROOT
+from tupe.util import UserError
+
+DESIGN = """
+settings: {dataset.batch_size: 4}
+updates: 100
+validations: 5
+mid: 20
+search: {rates: [0.001, 0.002], updates: 10}
+shares: [0.1]
+groups:
+  - bert_a: {seeds: 2}
+    scaled: {model: bert_a, label: scaled, seeds: 1, lr: 0.1, settings: {+model.content_terms: 2}}
+  - roberta: {seeds: 1, lr: 0.1}
+    started: {model: tupe_a, seeds: 1, lr: 0.1, start: {row: bert_a}, settings: {+model.sharing: none}}
+finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
+cost: [--sizes, tiny]
+"""
+
+#: Logs as fairseq does, from where it was; the loss is least at rate 0.002. `ends` says how the run of a folder ends.
+TRAINING = r"""
+import json, os, pathlib, sys, time
+folder, updates, lr, ends, pause = (of(word) for of, word in zip((pathlib.Path, int, float, str, float), sys.argv[1:]))
+log = folder / "hydra_train.log"
+print("num. shared model params: 1,234 (num. trained", flush=True)
+first = len(log.read_text().splitlines()) if log.exists() else 0
+for update in range(first, updates):
+    time.sleep(pause)
+    if ends and update:
+        sys.exit(ends)
+    with log.open("a") as file:
+        file.write(json.dumps({"epoch": 1, "loss": 9, "num_updates": update + 1, "wps": 100, "wpb": 200}) + "\n")
+with log.open("a") as file:
+    file.write(json.dumps({"epoch": 1, "valid_loss": 8 + abs(lr - 0.002), "valid_num_updates": updates}) + "\n")
+for name in ("last", "1_20"):
+    (folder / f"checkpoint_{name}.pt").touch()
+"""
+#: Makes the file that it is given, as `tupe warm-start` does.
+STARTING = (
+    "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(exist_ok=False); print('it took 2.50 s of the processor')"
+)
+
+
+@pytest.fixture
+def design(tmp_path):
+    (tmp_path / "made.yaml").write_text(DESIGN)
+    return read_design(str(tmp_path / "made.yaml"))
+
+
+@pytest.fixture
+def make(design, tmp_path, monkeypatch):
+    """`make(ends={"final/bert_a.seed_1": "ValueError"}, pause=0, **options)`; `make.began` lists the runs."""
+    (tmp_path / "out/made/corpus").mkdir(parents=True)
+    checksums = dict.fromkeys(("dict.txt", "train.bin", "valid.bin"), "a")
+    (tmp_path / "out/made/corpus/manifest.json").write_text(json.dumps({"checksums": checksums}))
+    monkeypatch.setattr(study, "measure", lambda *_: {})
+    began = []
+
+    def make(ends=None, pause=0.0, **options):
+        def commands(self, run, folder, settings):
+            began.append(str(run))
+            if run.part == "start":
+                (folder / "start.pt").unlink(missing_ok=True)
+                yield [sys.executable, "-c", STARTING, str(folder / "start.pt")]
+            else:
+                arguments = (folder, study.updates(design, run), self.lr(run), (ends or {}).get(str(run), ""), pause)
+                yield [sys.executable, "-S", "-c", TRAINING, *map(str, arguments)]
+
+        monkeypatch.setattr(Study, "commands", commands)
+        return Study(design, tmp_path / "records", tmp_path / "out", **{"parts": ("search", "final"), **options})
+
+    make.began = began
+    return make
+
+
+def test_the_order(design):
+    """A group's search, then its first seed, then its second; what needs checkpoints comes after."""
+    assert [str(run) for run in design.runs()] == [
+        "search/bert_a.lr_0.001", "search/bert_a.lr_0.002",
+        "final/bert_a.seed_1", "final/scaled.seed_1", "final/bert_a.seed_2",
+        "final/roberta.seed_1", "start/started.seed_1", "short/started.seed_1.0", "short/started.seed_1.10",
+        "glue/bert_a.seed_1.end", "glue/scaled.seed_1.end", "glue/bert_a.seed_2.end",
+        "glue/bert_a.seed_1.mid", "glue/scaled.seed_1.mid", "glue/bert_a.seed_2.mid", "cost/all.seed_1",
+    ]  # fmt: skip
+    assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "roberta", "TUPE-A"]
+
+
+@pytest.mark.parametrize("size", ["cpu", "gpu", "length", "warm_start"])
+def test_those_of_the_repository(size):
+    design = read_design(size)
+    runs = list(design.runs())
+    assert len({run.path for run in runs}) == len(runs)
+    for run in runs:
+        if run.part == "final":
+            assert study.overrides(design, run, 0.1)["model._name"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("updates: 100", "updates: many", "could not be converted to Integer"),
+        ("mid: 20", "middle: 20", "Key 'middle' not in 'Design'"),
+        ("{seeds: 2}", "{seed: 2}", "Key 'seed' not in 'System'"),
+        ("roberta:", "bert_a:", "has two rows of one name"),
+    ],
+)
+def test_what_is_no_study(before, after, said, tmp_path):
+    (tmp_path / "made.yaml").write_text(DESIGN.replace(before, after))
+    with pytest.raises(Exception, match=said):
+        read_design(str(tmp_path / "made.yaml"))
+
+
+def test_the_page_has_the_schema():
+    """docs/study.md names each key, with its default."""
+
+    def keys(kind, prefix=""):
+        for field in dataclasses.fields(kind):
+            if field.type in (Search, FineTuning):
+                yield from keys(field.type, f"{field.name}.")
+                continue
+            if field.type == Start | None:
+                yield from keys(Start, f"{field.name}.")
+            default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            shown = {"???": "needed", "": '`""`', None: "none"}
+            text = f"`{default}`" if isinstance(default, (list, dict, str)) else str(default)
+            yield f"{prefix}{field.name}", text if isinstance(default, (list, dict)) else shown.get(default, text)
+
+    page = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    for table, kind in zip(
+        re.findall(r"\| key \| type .*\n\|[-|]+\n((?:\|.*\n)+)", page), (Design, System), strict=True
+    ):
+        rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
+        assert {row[0].strip(" |`"): row[2] for row in rows} == {key: of for key, of in keys(kind) if key != "name"}
+
+
+def test_the_commands(design, tmp_path):
+    run, here = Run("final", "scaled", 2), tmp_path / "it's"
+    command = study.pretraining_command(design, run, 0.002, tmp_path, here)
+    assert {
+        "++model.content_terms=2", "++common.seed=2", "++optimization.lr=[0.002]", "++optimization.max_update=100",
+        "++model._name='bert_a_tiny'", "++dataset.batch_size=4", f"++checkpoint.save_dir='{tmp_path}/it\\'s'",
+    } <= {*command}  # fmt: skip
+    command = study.pretraining_command(design, Run("final", "roberta", 1), 0.001, tmp_path, here, tmp_path / "a.pt")
+    assert {"++model._name='roberta'", "++criterion._name='masked_lm'", "++model.encoder_layers=4"} <= {*command}
+    assert f"++checkpoint.finetune_from_model='{tmp_path}/a.pt'" in command
+
+
+def test_all_of_it_and_nothing_twice(make, design, tmp_path):
+    done = make(systems=["bert_a"])
+    done.do(jobs=2)
+    assert sorted(make.began[:2]) == ["search/bert_a.lr_0.001", "search/bert_a.lr_0.002"]
+    final = read_records(tmp_path / "records/made", design)[Run("final", "bert_a", 2)]
+    assert (final.lr, final.loss, final.parameters, final.curve) == (0.002, 8, 1234, [[100, 8.0]])
+    assert final.settings["pretraining"]["common"] == {"seed": 2}
+    assert "/" not in json.dumps({**final.settings, "run": ""})  # no paths of the machine
+    assert not done.folder(Run("search", "bert_a", 1, 0.001)).exists()  # nothing of it is needed
+    make(systems=["bert_a"]).do(jobs=2)
+    assert len(make.began) == 4
+    final.settings["updates"] = 9
+    write_record(tmp_path / "records/made", Run("final", "bert_a", 2), final)
+    with pytest.raises(UserError, match=r"bert_a\.seed_2\.json is of other settings"):
+        make(systems=["bert_a"]).do(jobs=2)
+
+
+def test_one_that_fails_and_one_that_diverges(make, capsys):
+    """The others go on, what needs a failed run waits, and a run that diverged is the worst of its rates."""
+    searches = [f"search/bert_a.lr_{lr}" for lr in (0.001, 0.002)]
+    here = make(ends={searches[0]: "ValueError: it cannot be"}, systems=["bert_a", "scaled"])
+    here.do(jobs=2)
+    assert f"failed: {searches[0]}: ValueError: it cannot be" in capsys.readouterr().err
+    assert "final/scaled.seed_1" in make.began and "final/bert_a.seed_1" not in make.began
+    again = make(ends={searches[0]: "error: the loss or a gradient is NaN or infinite"}, systems=["bert_a"])
+    again.do(jobs=2)
+    assert again.done[Run("search", "bert_a", 1, 0.001)].loss == float("inf")
+    assert again.done[Run("final", "bert_a", 1)].lr == 0.002
+
+
+def test_stopped_it_goes_on(make, monkeypatch):
+    slow = make(pause=0.2, parts=["search"])
+    logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "monotonic", lambda: 60.0 * all(log.exists() for log in logs))
+        slow.do(jobs=2, minutes=0.5)
+    assert not slow.done and not slow.failed
+    assert all(0 < len(log.read_text().splitlines()) < 11 for log in logs)
+    here = make(parts=["search"])
+    here.do(jobs=2)
+    assert len(here.done) == 2 and len(make.began) == 4
+
+
+def test_a_warm_start_and_a_checkpoint_elsewhere(make):
+    """The conversion waits for the checkpoint; `again` trains what left it elsewhere, and the record stays."""
+    options = {"parts": ["search", "final", "start", "short"], "systems": ["bert_a", "started"]}
+    here = make(**options)
+    here.do(jobs=1)
+    source, start, longest = Run("final", "bert_a", 1), Run("start", "started", 1), Run("short", "started", 1, at="10")
+    assert here.done[start].seconds == 2.5 and here.done[longest].curve == [(10, 8.098)]
+    assert here.done[longest].settings["start"]["fields"] == ["sharing=none"]
+    assert here.done[longest].settings["of"] == here.done[source].settings
+    record = here.records / longest.path
+    record.unlink()
+    (here.folder(start) / "start.pt").unlink()
+    (here.folder(source) / "checkpoint_last.pt").unlink()
+    before = (here.records / source.path).read_text()
+    waiting = make(**options)
+    waiting.do(jobs=1)
+    assert "is not in" in waiting.hindrance(longest) and not record.exists()
+    again = make(**options, again=True)
+    assert again.again == {source, start}
+    again.do(jobs=1)
+    assert record.exists() and (here.records / source.path).read_text() == before
+    assert make(**options, again=True).again == set()

@@ -1,0 +1,121 @@
+"""English from a standard library, without running it; and a task in which both forms have the same words."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.text import (
+    is_english,
+    is_held_out,
+    paragraphs_of,
+    python_documents,
+    split_sentences,
+    swap_neighbours,
+    write_documents,
+    write_word_order,
+)
+
+DOCSTRING = """Sort the list in place and return nothing.
+
+    The sort is stable, e.g. it keeps the order of equal items.  With a key, the
+    function ``key`` is called once for each item; see :func:`sorted` for a copy.
+
+    >>> [2, 1].sort()
+    This line is the output of a doctest.
+
+    Parameters
+    ----------
+    key -- a function of one argument
+
+      * The first item of this list is a sentence
+        that goes on in a second line.
+      * The second item of it is one too.
+    """
+WORDS = st.sampled_from(["The", "the", "a", "dog", "cat", "sees", "takes,", "(well)", "3.11", "it's", "end.", "End"])
+SENTENCES = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
+
+
+def test_running_english_is_kept_and_the_rest_is_not():
+    assert list(paragraphs_of(DOCSTRING)) == [
+        ["Sort the list in place and return nothing."],
+        [
+            "The sort is stable, e.g. it keeps the order of equal items.",
+            "With a key, the function key is called once for each item; see sorted for a copy.",
+        ],
+        ["The first item of this list is a sentence that goes on in a second line."],
+        ["The second item of it is one too."],
+    ]
+    assert split_sentences("It is so.  Is it? That's i.e. The end.") == ["It is so.", "Is it?", "That's i.e. The end."]
+    for text in ("Too short a.", "no capital at the start of this.", "Table | of | a | b | c | d | is no sentence."):
+        assert not is_english(text)
+
+
+def test_a_library_is_parsed_not_run_and_repeated_sentences_go(tmp_path):
+    files = {
+        "ends.py": '"""This file would end the program if it was run."""\nraise SystemExit',
+        "wrong.py": '"""This file is not Python, so it is passed over."""\nprint "no"',
+        "pydoc_data/topics.py": 'topics = {"if": "The if statement is used for a choice.\\n", "list": "| - |"}',
+        "site-packages/other.py": '"""This package is not a part of the library."""',
+        "shapes.py": '''
+"""This is the first line of a module. It has two sentences of its own."""
+class Shape:
+    """A shape is what has an area and a name."""
+    try:
+        def area(self):
+            """A SHAPE is what has an area and a name."""
+    finally:
+        async def draw(self):
+            """This is drawn on the screen at once."""
+''',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = python_documents(tmp_path)
+    assert found == {
+        "ends.py": [["This file would end the program if it was run."]],
+        "topic if": [["The if statement is used for a choice."]],
+        "shapes.py": [
+            ["This is the first line of a module.", "It has two sentences of its own."],
+            ["A shape is what has an area and a name."],
+            ["This is drawn on the screen at once."],
+        ],
+    }
+    write_documents(list(found.values())[:2], tmp_path / "new/text.txt")
+    assert (tmp_path / "new/text.txt").read_text() == (
+        "This file would end the program if it was run.\n\nThe if statement is used for a choice.\n"
+    )
+    assert 150 < sum(is_held_out(f"module_{i}.py", 20) for i in range(1000)) < 250
+
+
+@given(SENTENCES, st.randoms())
+def test_two_neighbouring_words_are_swapped(sentence, rng):
+    swapped = swap_neighbours(sentence, rng)
+    words = sentence.split()
+    plain = [word.isalpha() for word in words]
+    can = [
+        i for i in range(1, len(words) - 1) if plain[i] and plain[i + 1] and words[i].lower() != words[i + 1].lower()
+    ]
+    assert (swapped is None) == (not can)
+    if swapped is not None:
+        changed = [i for i, (before, after) in enumerate(zip(words, swapped.split())) if before != after]
+        assert changed == [changed[0], changed[0] + 1]
+        assert changed[0] in can
+        assert Counter(swapped.split()) == Counter(words)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_files_are_balanced_and_apart(tmp_path, seed):
+    write_word_order([f"This is the {chr(97 + i)} sentence of all." for i in range(26)], tmp_path, seed=seed)
+    rows = [
+        line.split("\t") for name in ("train", "dev") for line in (tmp_path / f"{name}.tsv").read_text().splitlines()
+    ]
+    assert all(len(row) == 4 and row[2] == ("" if row[1] == "1" else "*") for row in rows)
+    words = {label: Counter(tuple(sorted(row[3].split())) for row in rows if row[1] == label) for label in "01"}
+    assert words["0"] == words["1"]
+    texts = [row[3] for row in rows] + [
+        line.split("\t")[1] for line in (tmp_path / "test.tsv").read_text().splitlines()
+    ]
+    assert len(set(texts)) == len(texts) == 2 * 26 + 1
