@@ -65,7 +65,7 @@ def test_positions_at_the_input_have_no_picture(save):
 
 def test_other_models_are_refused(tmp_path):
     torch.save({"cfg": {"model": {"_name": "roberta"}}, "model": {}}, tmp_path / "other.pt")
-    with pytest.raises(UserError, match=r"fairseq's model roberta .* none of ours"):
+    with pytest.raises(ValueError, match=r"fairseq's model roberta .* none of ours"):
         position_correlation(tmp_path / "other.pt")
 
 

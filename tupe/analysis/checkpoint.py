@@ -1,7 +1,6 @@
 """Open a checkpoint's encoder for analysis: on the CPU, in float32, without a task or data."""
 
 import dataclasses
-import typing
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,14 +9,13 @@ import yaml
 
 from tupe.checkpoints.load import Checkpoint as Opened
 from tupe.checkpoints.load import open_checkpoint
-from tupe.errors import UserError
-from tupe.files import typed
 from tupe.models.config import TupeConfig
 from tupe.models.describe import full_name
 from tupe.models.heads import shapes
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
-from tupe.systems import DESCRIPTIONS, SYSTEMS, system_fields
+from tupe.systems import DESCRIPTIONS, SYSTEMS
+from tupe.util import UserError
 
 _ENCODER = "encoder."
 _FIRE_LENGTH = "sentence_encoder.position_bias.relative.length"
@@ -45,12 +43,11 @@ def open_encoder(
         overrides: fields of its position encoding, in place of those of training; the parameters stay.
 
     Raises:
-        UserError: if the file cannot be read, or holds no model of this plugin, for other fields, and for
-            `overrides` of an open encoder.
+        UserError: for `overrides` that change the parameters, and for `overrides` of an open encoder.
     """
     if isinstance(checkpoint, TupeLanguageModelEncoder):
         if overrides:
-            raise UserError("the encoder is open, and its fields are those that it has: give the checkpoint's path")
+            raise UserError("The encoder is open, so its fields cannot change. Pass the checkpoint's path.")
         return checkpoint
     opened = open_checkpoint(checkpoint)
     length = opened.task.get("tokens_per_sample")
@@ -67,40 +64,21 @@ def open_encoder(
     if encoder.discriminates:  # its head tells replaced tokens from original ones, and predicts none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
     if "fire_length" in (overrides or {}):
-        if args.relative != "fire":
-            raise UserError(f"{checkpoint} has no FIRE that fire_length could end: leave that out.")
         # `fire_length` initialises a parameter, so the trained value is dropped
         weights[_FIRE_LENGTH] = encoder.state_dict()[_FIRE_LENGTH]
     # a table of another term, if it is the longer one, would be sliced as if it had more positions
     if overrides and shapes(encoder.state_dict()) != shapes(weights):
         given = ", ".join(f"{field}={value}" for field, value in overrides.items())
-        raise UserError(f"{checkpoint} has other parameters than a model with {given}: leave that out.")
-    try:
-        encoder.load_state_dict(weights)
-    except RuntimeError as error:
-        raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
+        raise UserError(f"{checkpoint} has other parameters than a model with {given}.")
+    encoder.load_state_dict(weights)
     encoder.shown_as = name or full_name(args)
     encoder.trained_length = trained_length
     return encoder.eval()
 
 
 def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
-    """Replace fields of the position encoding, as numbers or as texts that are read by YAML's rules.
-
-    Raises:
-        UserError: for a field that is not one of them, and a value that it cannot have.
-    """
-    known = system_fields(type(config), kind="encoding")
-    other = next((field for field in fields if field not in known), None)
-    if other is not None:
-        raise UserError(f"{other} is no field of a position encoding: `tupe describe` lists them.")
-    kinds, given = typing.get_type_hints(type(config)), {}
-    for field, value in fields.items():
-        try:
-            value = yaml.safe_load(value) if isinstance(value, str) else value
-        except (yaml.YAMLError, ValueError, RecursionError):  # a number of thousands of digits
-            raise UserError(f"{field}={value:.60} is no value: give a number, true, false or a name.") from None
-        given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
+    """Replace fields of the position encoding, as values or as texts that are read by YAML's rules."""
+    given = {name: yaml.safe_load(value) if isinstance(value, str) else value for name, value in fields.items()}
     return dataclasses.replace(config, **given)
 
 
