@@ -36,8 +36,9 @@ def test_the_figure_calls_it_by_its_fields_or_by_its_name(save, tmp_path):
     checkpoint, _ = save("tupe_tiny", reset="none")
     assert "tupe_tiny reset=none" in position_similarity(checkpoint).model
     for name, shown in (("", "reset=none"), ("ours, $a$=", "ours, ")):
-        assert main(["plot", "similarity", f"{name}{checkpoint}", "--output", str(tmp_path / "a.svg")]) == 0
-        assert shown in (tmp_path / "a.svg").read_text()
+        picture = tmp_path / f"{len(name)}.svg"
+        assert main(["plot", "similarity", f"{name}{checkpoint}", "--output", str(picture)]) == 0
+        assert shown in picture.read_text()
 
 
 def test_a_linformers_keys_are_no_positions(save):

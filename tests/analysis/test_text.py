@@ -64,6 +64,5 @@ def test_another_dictionary_is_refused(recorded, corpus, dictionary, tmp_path):
     if not recorded:
         other.add_symbol("one-more")
     model = encoder_of(other, dictionary_sha256(other) if recorded else None)
-    how = "other symbols or order" if recorded else f"{len(other)} symbols, the data's has {len(dictionary)}"
-    with pytest.raises(ValueError, match=rf"the checkpoint of TUPE-A was trained with another dictionary \({how}\)"):
+    with pytest.raises(ValueError, match="The checkpoint of TUPE-A was trained with another dictionary"):
         read_tokens(model, corpus, 9)
