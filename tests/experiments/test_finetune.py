@@ -159,7 +159,7 @@ def test_data_of_another_dictionary_are_refused_before_anything_is_made(command,
     out = ["OUT"] if command[0] == "sweep" else ["checkpoint.save_dir=OUT"]
     assert main([*command, "a/b.pt", "DATA", *out]) == 1
     err = capsys.readouterr().err
-    assert "checkpoint a/b.pt was trained with another dictionary (" in err
+    assert "checkpoint a/b.pt was trained with another dictionary" in err
     assert err.count("\n") == 1
     assert not training.commands
     assert not Path("OUT").exists()
@@ -202,21 +202,8 @@ def test_the_folder_of_another_task_is_not_taken(data, here, training, capsys):
     [
         (["cola", "a/b.pt", "DATA"], "there is no task 'cola'"),
         (["RTE", "a/b.pt", "OTHER"], "OTHER holds no prepared RTE"),
-        (
-            ["CoLA", "a/b.pt", "DATA", "optimization.lr=[a,b]"],
-            "optimization cannot have this lr[0]: Value 'a' of type 'str' could not be",
-        ),
-        (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give a number, 0 or more"),
-        (
-            ["CoLA", "a/b.pt", "DATA", "common.seed=1,2"],
-            "error: common.seed=1,2 is several values, but a run has one: write \"common.seed='1,2'\" if it is one",
-        ),
         (["CoLA", "a/b.pt", "DATA", "task.data=OTHER"], "'task.data=OTHER' is no setting here: the checkpoint and"),
-        (["CoLA", "a/b.pt", "DATA", "+model.max_positions=3"], "model.max_positions is 3, task.max_positions is 512: "),
-        (["CoLA", "a/b.pt", "DATA", "model.rotary_dims=2.5"], "tupe_tiny cannot have this rotary_dims: Value '2.5'"),
-        (["CoLA", "a/b.pt", "DATA", "+model.nosuch=3"], "tupe_tiny has no nosuch: nothing would read it"),
         (["CoLA", "a/b.pt", "DATA", "seed"], "'seed' is no key=value that Hydra reads"),
-        (["CoLA", "a/b.pt", "DATA", "a=[1\n+b=2"], "is no key=value that Hydra reads"),
     ],
 )
 def test_refuses(arguments, said, here, training, capsys):

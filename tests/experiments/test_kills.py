@@ -37,6 +37,9 @@ def cli_main():
             folder.parents[2].joinpath("two at a time").touch()
         time.sleep(0.4)
         shutil.copy(f"{os.environ['KILLS_TEST']}/{settings['common.seed']}.pt", folder / "checkpoint_best.pt")
+
+if __name__ == "__main__":
+    cli_main()
 """
 #: The real package but for this module.
 PACKAGE = "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"

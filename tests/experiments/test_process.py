@@ -80,7 +80,6 @@ def test_programs_are_those_of_this_python(monkeypatch, tmp_path):
     (tmp_path / "fairseq.py").write_text("raise SystemExit('shadowed')")
     done = subprocess.run(python_command("fairseq-hydra-train", "--version"), capture_output=True, text=True)
     assert (done.returncode, done.stdout[:6]) == (0, "Hydra ")
-    assert "INFO" not in done.stderr and "DEBUG" not in done.stderr
 
 
 @pytest.mark.parametrize(("asked", "said"), [(None, ""), ("default", "of a library\n")])

@@ -284,12 +284,5 @@ def test_command_wants_different_names(out, capsys):
     assert "| a\\|b |" in capsys.readouterr().out
 
 
-def test_published_rows_of_another_benchmark(out, capsys):
-    assert main(["table", str(out), "--published", "xtreme"]) == 1
-    assert capsys.readouterr().err.startswith("error: --published xtreme has none of the columns of these sweeps: ")
-    assert main(["table", str(out), "--by-language"]) == 1
-    assert capsys.readouterr().err.startswith("error: --by-language is for tasks of many languages, but these sweeps")
-
-
 def test_row_of_no_columns_has_no_average():
     assert Row("empty", {}).average([]) is None

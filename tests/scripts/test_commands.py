@@ -38,9 +38,7 @@ class Clone:
             path.write_text(f"#!{sys.executable}{RECORDER}")
             path.chmod(0o755)
         (self.root / "tupe/__init__.py").touch()  # a package, as a whole one that PYTHONPATH names would come first
-        for data in ("DATA", f"{ODD}/CoLA"):
-            (self.here / data / "input0").mkdir(parents=True)
-            (self.here / data / "input0/dict.txt").touch()
+        self.here.mkdir()
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
         environment = {"RECORD": str(self.record), "GPUS": "0", **environment}
@@ -56,9 +54,7 @@ class Clone:
         _, folder, _, _, *overrides = call[call.index("--config-dir") :]
         assert Path(folder).parent == self.root / "configs"
         parsed = OverridesParser.create().parse_overrides(overrides)
-        keys = [one.key_or_group for one in parsed]
-        assert keys.count("checkpoint.save_dir") <= 1
-        return {key: one.value() for key, one in zip(keys, parsed)}  # the last one of a key counts
+        return {one.key_or_group: one.value() for one in parsed}  # the last one of a key counts
 
 
 @pytest.fixture
@@ -88,8 +84,6 @@ def test_arguments_go_through(script, command, clone):
     [
         ("pretrain.sh", []),
         ("finetune_glue.sh", ["--help", "CHECKPOINT", "DATA"]),
-        ("glue.sh", ["-h", "DATA", "OUT"]),
-        ("translate_train.sh", ["--help"]),
         ("xtreme.sh", []),
         ("test.sh", ["-h"]),
     ],
@@ -98,9 +92,7 @@ def test_usage(script, arguments, clone):
     done = clone.run(script, *arguments)
     assert done.returncode == 2
     assert f"  bash scripts/{script} " in done.stderr
-    assert "\n#" not in done.stderr
-    assert "set -e" not in done.stderr
-    assert clone.calls() == []
+    assert "\n#" not in done.stderr and clone.calls() == []
 
 
 @pytest.mark.parametrize(
@@ -160,21 +152,17 @@ TWO = {"PROCESSES": "2", "BATCH": "32", "BATCH_PER_GPU": "16"}
 
 
 def test_two_runs_on_one_machine_do_not_meet(clone):
-    """torchrun finds a free port unless one is asked for."""
+    """torchrun finds a free port."""
     clone.run("pretrain.sh", "DATA", **TWO)
     launched = clone.calls()[-1]
     assert "--standalone" in launched and "--master-port" not in launched
-    clone.run("pretrain.sh", "DATA", MASTER_PORT="29401", **TWO)
-    launched = clone.calls()[-1]
-    assert launched[launched.index("--master-port") + 1] == "29401"
 
 
 def test_the_batch_is_kept(clone):
     done = clone.run("pretrain.sh", "DATA", PROCESSES="3")
     assert done.returncode == 1 and "3 processes x 16 sequences do not divide the batch of 256" in done.stderr
     clone.run("pretrain.sh", "DATA", **TWO)
-    batches = [argument for argument in clone.calls()[-1] if argument.startswith("optimization.update_freq")]
-    assert batches == ["optimization.update_freq=[1]"]
+    assert "optimization.update_freq=[1]" in clone.calls()[-1]
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has it")

@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 
-from tests.commands import ROOT, environment, run
+from tests.commands import ROOT, environment
 
 #: Runs a task on each node, and hands signals on to them, as SLURM's does.
 SRUN = """#!/usr/bin/env bash
@@ -78,43 +78,3 @@ def test_queues_itself_again_and_goes_on(job, tmp_path):
     assert second.wait(timeout=500) == 0, log.read_text()
     assert requeued.read_text() == "requeue 42\n"  # a finished job is not queued again
     assert torch.load(last, weights_only=True)["optimizer_history"][-1]["num_updates"] == done + 2
-
-
-#: Writes down what it is given and what the processes of the nodes would find, one line each.
-RECORDER = """#!/usr/bin/env bash
-printf '%s\\n' "$@" >"$RECORD"
-printf '%s\\n' "$MASTER_ADDR" "$TRITON_CACHE_DIR" "$TORCHINDUCTOR_CACHE_DIR" >"$RECORD.environment"
-"""
-
-
-@pytest.fixture
-def submit(tmp_path, monkeypatch):
-    """`submit(variable=...)`: what srun is given, and what it finds in the environment."""
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)  # PyTorch sets it where it has compiled
-    (tmp_path / "bin").mkdir()
-    for name, text in (("srun", RECORDER), ("scontrol", SCONTROL.replace("127.0.0.1", "node7", 1))):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-
-    def submit(**variables):
-        path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        run("bash", ROOT / "scripts/pretrain.sbatch", "DATA", "a=b c", SLURM_SUBMIT_DIR=str(ROOT), PATH=path,
-                   SLURM_JOB_NODELIST="a,b", RECORD=str(tmp_path / "record"), **variables)  # fmt: skip
-        return [(tmp_path / name).read_text().splitlines() for name in ("record", "record.environment")]
-
-    return submit
-
-
-def test_what_the_nodes_get(submit):
-    given, found = submit(LOCAL_DISK="/scratch")
-    assert given == ["--kill-on-bad-exit=1", "bash", "scripts/pretrain.sh", "DATA", "a=b c"]
-    user = found[1].split("/")[2]
-    assert found == ["node7", f"/scratch/{user}/triton", f"/scratch/{user}/inductor"]
-    assert user.startswith("tupe-")
-    assert submit(TRITON_CACHE_DIR="/mine")[1][1] == "/mine"
-
-
-def test_a_container_and_options_of_srun(submit):
-    given, _ = submit(CONTAINER="/images/a b.sif", SRUN_OPTIONS="--mpi=none --cpu-bind=none")
-    assert given[:3] == ["--kill-on-bad-exit=1", "--mpi=none", "--cpu-bind=none"]
-    assert given[3:-4] == ["apptainer", "exec", "--nv", "--bind", str(ROOT), "--pwd", str(ROOT), "/images/a b.sif"]

@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
-    """Make the type of a list such as `1,2,3`."""
-    return lambda text: [kind(value) for value in text.split(",")]
+    """Make the type of a list such as `1,2,3`, without repeated values."""
+    return lambda text: list(dict.fromkeys(kind(value) for value in text.split(",")))
 
 
 def run(args: argparse.Namespace) -> None:
