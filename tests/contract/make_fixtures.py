@@ -20,7 +20,7 @@ from tests.contract.test_export import KINDS
 from tests.contract.test_export import NAMES as EXPORTED
 from tests.contract.test_loss import OPTIONS, SIZE, WORDS, loss_after_200_updates, resumed
 from tests.contract.test_old_checkpoints import IMPORTED, NAMES, loaded, outputs
-from tests.contract.test_state_dicts import FAMILIES, shapes
+from tests.contract.test_state_dicts import MODELS, shapes
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.data.corpus.vocabulary import MASK
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
@@ -94,10 +94,10 @@ def write_bert(folder):
 
 def write_shapes():
     content = {}
-    for family, systems in FAMILIES.items():
-        found = {system: shapes(build(f"{family}{system}_tiny")) for system in systems}
+    for family, models in MODELS.items():
+        found = {name: shapes(build(arch, **fields)) for name, (arch, fields) in models.items()}
         common = set.intersection(*({(name, *shape) for name, shape in each.items()} for each in found.values()))
-        own = {system: {n: s for n, s in each.items() if (n, *s) not in common} for system, each in found.items()}
+        own = {name: {n: s for n, s in each.items() if (n, *s) not in common} for name, each in found.items()}
         content[family] = {"common": {name: shape for name, *shape in sorted(common)}, "own": own}
     (FIXTURES / "state_dicts.json").write_text(json.dumps(content, separators=(",", ":")).replace("},", "},\n") + "\n")
 

@@ -8,6 +8,7 @@ from tests.contract.data import PAD, sentences
 from tests.contract.equations import SYSTEMS, TRANSLATORS, Names, encoder, translator, words
 
 SMALL = {"encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 32, "encoder_attention_heads": 3}
+STACKS = {**SMALL, "decoder_layers": 3, "position_rank": 5, "share_all_embeddings": True}
 FAR = {"relative_max_distance": 4}
 TWO = {"deberta": {"relative_buckets": 0, **FAR}, "shaw": FAR, "linformer": {"linformer_k": 5},
        "diet_abs_lin": {"linformer_k": 5}}  # fmt: skip
@@ -186,8 +187,7 @@ def test_electra(system, share):
 @pytest.mark.parametrize("name", TRANSLATIONS)
 def test_translator(name):
     system, fields, spec = case(TRANSLATORS, TRANSLATIONS, name)
-    size = {**SMALL, "decoder_layers": 3, "position_rank": 5, "share_all_embeddings": True}
-    model = large(build(f"seq2seq_{system}_tiny", 20, **{**size, **fields}))
+    model = large(build(f"seq2seq_{system}_tiny", 20, **{**STACKS, **fields}))
     source, previous = sentences(9, 6, 2), sentences(18, 18, 18).roll(1, 1)
     accuracy = 2e-6 if system == "sinusoidal" else 1e-10  # of fairseq's float32 sinusoids
     agree(model, accuracy, lambda w: translator(w, spec, source, previous), lambda: model(source, None, previous)[0])

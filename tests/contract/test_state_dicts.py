@@ -1,4 +1,4 @@
-"""Names and shapes in the state dict of every `*_tiny` are those of 69687301 (`fixtures/state_dicts.json`)."""
+"""Names and shapes in the state dict of every `*_tiny`, and of the equations' cases, are those of 69687301."""
 
 import json
 import re
@@ -8,8 +8,16 @@ import pytest
 from tests.contract.aliases import build
 from tests.contract.data import FIXTURES
 from tests.contract.equations import SYSTEMS, TRANSLATORS
+from tests.contract.test_equations import CASES, SMALL, STACKS, TRANSLATIONS
 
-FAMILIES = {"": SYSTEMS, "electra_": SYSTEMS, "seq2seq_": TRANSLATORS}
+#: family -> name -> model and its fields; the cases are here because the equations read optional parameters by name.
+MODELS = {
+    "encoders": {system: (f"{system}_tiny", {}) for system in SYSTEMS},
+    "electras": {system: (f"electra_{system}_tiny", {}) for system in SYSTEMS},
+    "translators": {system: (f"seq2seq_{system}_tiny", {}) for system in TRANSLATORS},
+    "cases": {name: (f"{case[0]}_tiny", {**SMALL, **case[1]}) for name, case in CASES.items()},
+    "translations": {name: (f"seq2seq_{case[0]}_tiny", {**STACKS, **case[1]}) for name, case in TRANSLATIONS.items()},
+}
 
 
 def shapes(model):
@@ -23,9 +31,7 @@ def shapes(model):
     return found
 
 
-@pytest.mark.parametrize(
-    "family,system", [(family, system) for family, systems in FAMILIES.items() for system in systems]
-)
-def test_names_and_shapes(family, system):
-    expected = json.loads((FIXTURES / "state_dicts.json").read_text())[family]
-    assert shapes(build(f"{family}{system}_tiny")) == {**expected["common"], **expected["own"][system]}
+@pytest.mark.parametrize("family,name", [(family, name) for family, models in MODELS.items() for name in models])
+def test_names_and_shapes(family, name):
+    expected, (arch, fields) = json.loads((FIXTURES / "state_dicts.json").read_text())[family], MODELS[family][name]
+    assert shapes(build(arch, **fields)) == {**expected["common"], **expected["own"][name]}
