@@ -43,7 +43,7 @@ def test_by_hydra_it_goes_on(used, corpus):
 
 
 def test_a_checkpoint_imports_nothing(used, capsys):
-    """By our commands, and by fairseq's: one sentence."""
+    """By our commands, and by fairseq's."""
     folder, _ = used
     said = r"has relative=tisa, a term that is not registered here: give the folder of the module .* as --user-dir"
     assert main(["describe", str(folder / "checkpoint_last.pt")]) == 1

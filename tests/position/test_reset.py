@@ -1,9 +1,7 @@
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tupe.errors import UserError
 from tupe.position import Reset, UntiedAbsolute, reset_cls
 
 
@@ -16,15 +14,6 @@ def test_reset_cell_by_cell(length, heads):
             for j in range(length):
                 expected = theta[0, h] if i == 0 else theta[1, h] if j == 0 else v[h, i, j]
                 assert out[h, i, j] == expected
-
-
-def test_shapes_that_do_not_fit():
-    with pytest.raises(UserError, match=r"^theta is None, but must be a tensor$"):
-        reset_cls(torch.zeros(4, 6, 6), None)
-    for shape, of_theta in (((4, 6, 6), (3, 4)), ((6,), (2, 4)), ((4, 6, 6), (2, 3))):
-        correlation, theta = torch.zeros(shape), torch.zeros(of_theta)
-        with pytest.raises(UserError, match=r"^correlation \(.*\) and theta \(.*\) must be \(H, n, m\) and \(2, H\)$"):
-            reset_cls(correlation, theta)
 
 
 def test_theta_is_a_correlation_of_its_own_vectors():
@@ -48,8 +37,3 @@ def test_conventions_differ_only_with_a_relative_term():
     paper = Reset(2, 8, "paper", relative=True)
     paper.load_state_dict({"vectors": reset.vectors})
     torch.testing.assert_close(reset(absolute), paper(absolute) + reset.relative)
-
-
-def test_unknown_convention():
-    with pytest.raises(UserError, match="paper, release"):
-        Reset(2, convention="both")

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from tupe.errors import UserError
 from tupe.position import LowRankAbsolute, PositionBias, Rotary, UntiedAbsolute, rotate
 
 WIDTH, LENGTH = 16, 40
@@ -148,47 +147,3 @@ def test_angles_that_learn_get_a_gradient(words):
     (found,) = torch.autograd.grad((rotate(words[0], rotation) * weights).sum(), rotation)
     wanted = torch.stack((words[0] * weights, words[0].roll(WIDTH // 2, -1) * weights))
     torch.testing.assert_close(found, wanted.sum(2))
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"dims": 3}, r"^dims of Rotary \(a model's rotary_dims\) is 3, but columns turn in pairs: .* from 2 to 16"),
-        ({"dims": 18}, "^dims of Rotary .* is 18, .* or -1 for all"),
-        ({"base": 0.5}, "^base of Rotary .* is 0.5, but must be at least 1"),
-    ],
-)
-def test_what_cannot_be(options, said):
-    with pytest.raises(UserError, match=said):
-        Rotary(WIDTH, **options)
-
-
-@pytest.mark.parametrize(
-    ("shape", "rotation", "said"),
-    [
-        ((2, 4, 9, 16), Rotary(16)(9), r"^x \(2, 4, 9, 16\) does not fit a rotation of 9 .*transpose\(1, 2\)"),
-        ((2, 8, 4, 16), Rotary(16)(9), r"of 9 .* and 16 columns, which turns \(\.\.\., 9, H, d_h\) .* its length$"),
-        ((2, 1, 4, 16), Rotary(16)(9), "of 9 positions"),
-        ((2, 9, 4, 16), Rotary(16)(1), "of 1 positions"),
-        ((2, 9, 4, 8), Rotary(16)(9), "with d_h of at least 16: give"),
-        ((9, 16), Rotary(16)(9), "of 9 positions"),
-        ((2, 9, 4, 16), None, r"^rotation is None, but must be a tensor \(2, n, r\): give position\(n\)\.rot"),
-        ((2, 9, 4, 16), Rotary(16)(9)[0], r"^rotation is a tensor \(9, 16\), but must be a tensor \(2, n, r\)"),
-        ((2, 9, 4, 16), PositionBias(rotation=Rotary(16))(9), r"^rotation is PositionTerms.*, but must be a tensor"),
-        ((2, 9, 4, 16), Rotary(16)(9).to("meta"), r"^x is on cpu, not on meta as the others: move it there$"),
-    ],
-)
-def test_words_that_a_rotation_does_not_fit(shape, rotation, said):
-    with pytest.raises(UserError, match=said):
-        rotate(torch.zeros(shape), rotation)
-
-
-@pytest.mark.parametrize("words", [None, [[[0.0] * 16]], torch.zeros(1, 1, 16, dtype=torch.int64)])
-def test_words_that_are_no_numbers(words):
-    with pytest.raises(UserError, match=r"^x is .*, but must be (a tensor|floating: give projected words)$"):
-        rotate(words, Rotary(16)(1))
-
-
-def test_keys_that_are_no_positions():
-    with pytest.raises(UserError, match="rotary positions need a key for each position"):
-        PositionBias(LowRankAbsolute(9, 2, 3, num_keys=4), rotation=Rotary(WIDTH))

@@ -1,9 +1,7 @@
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tupe.errors import UserError
 from tupe.position import SegmentAttention, SegmentTable, segment_ids
 
 BOS, PAD, EOS, WORD = 0, 1, 2, 7
@@ -63,35 +61,3 @@ def test_gradients():
     assert torch.autograd.gradcheck(
         lambda weight: torch.func.functional_call(term, {"weight": weight}, (segments,)), (term.weight,)
     )
-
-
-@pytest.mark.parametrize("separators", [0, 3, None, "2"])
-def test_other_numbers_of_separators_are_refused(separators):
-    with pytest.raises(UserError, match=r"^separators is .*, but the texts of a pair have 1 or 2 separators"):
-        segment_ids(torch.tensor([[BOS, WORD, EOS]]), EOS, separators)
-
-
-@pytest.mark.parametrize("tokens", [torch.tensor([BOS, WORD, EOS]), [[BOS, WORD, EOS]]])
-def test_tokens_that_are_no_batch_are_refused(tokens):
-    with pytest.raises(UserError, match=r"^tokens are .*, but must be a tensor \(B, T\): give tokens\[None\] for one"):
-        segment_ids(tokens, EOS)
-    for numbers in ({"eos": "2"}, {"eos": EOS, "pad": None}):
-        with pytest.raises(UserError, match=r"^(eos|pad) is .*, but must be a whole number"):
-            segment_ids(torch.tensor([[BOS, WORD, EOS]]), **numbers)
-
-
-def test_a_third_segment_cannot_be_written():
-    numbers = torch.tensor([[0, 1, 2]])
-    for term in (SegmentTable(8), SegmentAttention(2)):
-        with pytest.raises(UserError, match=r"segments are torch.int64, but must be torch.bool"):
-            term(numbers)
-        with pytest.raises(UserError, match=r"^segments is \[\[0, 1, 2\]\], but must be a tensor"):
-            term(numbers.tolist())
-    with pytest.raises(UserError, match=r"^segments are \(3,\), but must be \(B, T\): give segments\[None\]"):
-        SegmentAttention(2)(numbers[0].bool())
-
-
-@pytest.mark.parametrize("layer", [2, -1, "0"])
-def test_a_layer_that_there_is_not(layer):
-    with pytest.raises(UserError, match=r"^layer is .*, but must be a number from 0 to 1$"):
-        SegmentAttention(3, num_layers=2)(torch.tensor([[False, True]]), layer)

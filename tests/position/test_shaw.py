@@ -3,7 +3,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tupe.errors import UserError
 from tupe.position import ParametricRelative, ShawRelative
 from tupe.position.shaw import skew, unskew
 
@@ -70,17 +69,3 @@ def test_parametric_is_its_equation():
             for j in range(5):
                 r = term.weight[max(-2, min(2, j - i)) + 2]
                 torch.testing.assert_close(out[h, i, j], (term.query.weight[rows] @ r) @ (term.key.weight[rows] @ r))
-
-
-@pytest.mark.parametrize("query", [torch.zeros(2, 3, 5, 8), torch.zeros(2, 3, 5, 4, dtype=torch.long)])
-def test_a_query_that_does_not_fit(query):
-    with pytest.raises(UserError, match=r"^query is \(2, 3, 5, \d\) of .*, but must be floating \(B, H, n, 4\)$"):
-        ShawRelative(4)(query)
-    with pytest.raises(UserError, match=r"^scale is 'a', but must be a number$"):
-        ShawRelative(4)(torch.zeros(2, 3, 5, 4), scale="a")
-
-
-@pytest.mark.parametrize("build", [lambda: ShawRelative(4, 0), lambda: ParametricRelative(4, 2, 2, 0)])
-def test_bad_distance(build):
-    with pytest.raises(UserError, match=r"^max_distance of \w+Relative \(a model's relative_max_distance\) is 0"):
-        build()

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from tupe.errors import UserError
 from tupe.position import (
     BucketedRelative,
     ClippedRelative,
@@ -18,6 +17,7 @@ from tupe.position import (
     UnbinnedRelative,
     UntiedAbsolute,
 )
+from tupe.util import UserError
 
 TERMS = {
     "untied": lambda: PositionBias(UntiedAbsolute(16, 8, 2, projection_bias=True)),

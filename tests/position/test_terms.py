@@ -75,8 +75,9 @@ def test_a_term_without_parts_is_dense_and_kept():
 
 def test_registering(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", {"absolute": {}, "relative": {}})
-    monkeypatch.setattr(registry, "_read", False)
     assert registry.register_relative("slopes", heads="how many")(Slopes) is Slopes
     assert registry.registered_options() == {"heads": (2, "how many")}
     registry.register_relative("slopes", heads="how many")(Slopes)  # its module, imported again
-    assert registry.freeze() == ([], ["slopes"], registry.registered_options())
+    assert (registry.own_terms("absolute"), registry.own_terms("relative")) == ([], ["slopes"])
+    with pytest.raises(AssertionError, match="relative=slopes is taken"):
+        registry.register_relative("slopes")(nn.Identity)

@@ -26,7 +26,6 @@ from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
 from tupe.inference.search import GNMTSequenceGenerator
 from tupe.models.checkpoint_config import refuse_old_form
-from tupe.position.arguments import check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 
@@ -46,7 +45,6 @@ class Search:
     max_len_b: int = 50
 
     def __post_init__(self) -> None:
-        check_whole("--beam", self.beam, 1)
         if not isinstance(self.length_penalty, Real) or not abs(self.length_penalty) <= 20:
             raise UserError(f"--length-penalty is {self.length_penalty!r}: it must be from -20 to 20.")
         if self.normalization not in _KINDS:

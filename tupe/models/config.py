@@ -11,17 +11,18 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from tupe.attention import BACKENDS
-from tupe.position.registry import freeze
+from tupe.position.registry import own_terms, registered_options
 from tupe.systems import CHOICES, explained, named_electras, named_models, setting
 
-OWN_ABSOLUTE, OWN_RELATIVE, OPTIONS = freeze()  # terms from outside this package; options of registered terms
+OPTIONS = registered_options()
+OWN_ABSOLUTE = own_terms("absolute")
 
 
 #: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.
 encoding = functools.partial(setting, system="encoding")
 structure = functools.partial(setting, system="structure")
 
-_OWN = {"absolute": OWN_ABSOLUTE, "relative": OWN_RELATIVE}
+_OWN = {"absolute": OWN_ABSOLUTE, "relative": own_terms("relative")}
 ENUMS = {name: ChoiceEnum([*choices, *_OWN.get(name, ())]) for name, choices in CHOICES.items()}
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 

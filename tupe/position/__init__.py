@@ -37,7 +37,7 @@ from tupe.position.registry import register_absolute, register_relative
 from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary, rotate
-from tupe.position.segment import SegmentAttention, SegmentTable, check_separators, segment_ids
+from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import PositionTerms, Term
@@ -70,7 +70,6 @@ __all__ = [
     "UntiedTwoSided",
     "at_least_float32",
     "check_length",
-    "check_separators",
     "fit_positions",
     "register_absolute",
     "register_relative",

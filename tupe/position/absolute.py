@@ -6,10 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.errors import UserError
 from tupe.layers import Linear
-from tupe.position.arguments import check_types, check_whole
-from tupe.position.length import Span, check_epsilon, check_length, fit_positions
+from tupe.position.length import Span, check_length, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
@@ -25,7 +23,6 @@ class PositionTable(nn.Module):
         embed_dim: width `d`.
     """
 
-    @check_types
     def __init__(self, max_positions: int, embed_dim: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
@@ -33,7 +30,7 @@ class PositionTable(nn.Module):
         fit_positions(self, "weight", 0)
 
     def forward(self, length: int) -> Tensor:
-        """Return the vectors of the first `length` positions, `(length, d)`; raise `UserError` beyond the last."""
+        """Return the vectors of the first `length` positions, `(length, d)`."""
         check_length(length, len(self.weight))
         return self.weight[:length]
 
@@ -55,14 +52,10 @@ class UntiedAbsolute(nn.Module):
         projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
         layer_norm: whether there is an `LN`; without it (an ablation) the projections take `p` itself.
         layer_norm_eps: what the layer norm adds to the variance.
-
-    Raises:
-        UserError: if `num_heads` does not divide `embed_dim` and there is no `head_dim`.
     """
 
     head_axes: ClassVar[dict[str, int]] = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}
 
-    @check_types
     def __init__(
         self,
         max_positions: int,
@@ -75,11 +68,8 @@ class UntiedAbsolute(nn.Module):
         layer_norm: bool = True,
         layer_norm_eps: float = 1e-5,
     ) -> None:
-        check_whole("num_terms", num_terms, 1)
-        check_epsilon(layer_norm_eps)
         super().__init__()
-        if head_dim is None and embed_dim % num_heads:
-            raise UserError(f"{num_heads} heads do not divide the width {embed_dim}: choose a width that is a multiple")
+        assert head_dim or embed_dim % num_heads == 0, f"{num_heads} heads do not divide the width {embed_dim}"
         head_dim = head_dim or embed_dim // num_heads
         self.max_positions = max_positions
         self.num_heads = num_heads

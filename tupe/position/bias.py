@@ -3,13 +3,10 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.arguments import check_flags, check_types, check_whole
 from tupe.position.cache import TermCache, cacheable_tensors
-from tupe.position.combinations import check_combination, check_heads, check_parts
 from tupe.position.deberta import RelativeEmbeddings
 from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
@@ -34,19 +31,15 @@ class PositionBias(nn.Module):
     Args:
         absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute`, a `Term` of your own or nothing.
         relative: a `RelativeTerm` such as `BucketedRelative`, a `Term` of your own or nothing.
-        reset: `Reset` or nothing; needs a term to reset.
+        reset: `Reset` or nothing; needs a term to reset, with a key for each position.
         cross: return the factors of `absolute` instead of their product, so that attention computes
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
         rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
         embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
         num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums,
             without those of `DisentangledRelative`.
-
-    Raises:
-        UserError: for a combination that has no meaning, such as terms of 12 and of 8 heads.
     """
 
-    @check_types
     def __init__(
         self,
         absolute: Term | None = None,
@@ -59,8 +52,11 @@ class PositionBias(nn.Module):
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
-        check_parts(absolute, relative, reset, rotation, embeddings)
-        check_combination(absolute, relative, reset, rotation, cross=cross, num_terms=num_terms)
+        assert not isinstance(relative, UntiedAbsolute), "UntiedAbsolute is an absolute term: it scales the content too"
+        heads = {getattr(part, "num_heads", 1) for part in (absolute, relative, reset)} - {1}
+        assert len(heads) < 2, f"the terms have {heads} heads"
+        resettable = (absolute or relative) is not None and not cross and getattr(absolute, "num_keys", None) is None
+        assert reset is None or resettable, "the reset needs a term without cross terms and mixtures of keys"
         self.absolute = absolute
         self.relative = relative
         self.reset = reset
@@ -105,10 +101,8 @@ class PositionBias(nn.Module):
                 query_factor, key_factor = absolute(*span.arguments, factors=True)
                 scale = absolute.scale  # pyright: ignore[reportAttributeAccessIssue]: see `Term`
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
-            check_heads(*(part.shape[0] for part in (bias.query, relative) if part is not None), *_heads_of(theta))
         else:
             terms = [term(*span.arguments) for term in (absolute, self.relative) if term is not None]
-            check_heads(*(term.shape[0] for term in terms), *_heads_of(theta))
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
@@ -141,13 +135,7 @@ class PositionBias(nn.Module):
 
         Returns:
             The parts that there are; the bias is `(H, length, num_keys)` or a `StructuredBias`.
-
-        Raises:
-            UserError: for numbers that are no block, and for a type that is not floating.
         """
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise UserError(f"dtype is {dtype!r:.60}, but the terms are floating: give torch.float32 or another such")
-        check_flags(structured=structured)
         span = Span.of(length, num_keys, query_offset)
         tensors = cacheable_tensors(self)
         if tensors is None:
@@ -168,7 +156,6 @@ class PositionBias(nn.Module):
         Args:
             head_dim: width `d_h` of a head of queries and keys.
         """
-        check_whole("head_dim", head_dim, 1)
         return (self.num_terms * head_dim) ** -0.5
 
     def clear_cache(self) -> None:
@@ -178,7 +165,3 @@ class PositionBias(nn.Module):
     def train(self, mode: bool = True) -> "PositionBias":
         self.clear_cache()
         return super().train(mode)
-
-
-def _heads_of(theta: Tensor | None) -> tuple[int, ...]:
-    return () if theta is None else (theta.shape[1],)

@@ -6,7 +6,6 @@ from typing import Any
 from torch import Tensor
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
-from tupe.position.arguments import check_types
 from tupe.position.length import Span
 from tupe.position.precision import in_float32
 
@@ -23,7 +22,6 @@ class UntiedTwoSided(UntiedAbsolute):
         others, named: the further arguments of `UntiedAbsolute`.
     """
 
-    @check_types
     def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: Any, **named: Any) -> None:
         super().__init__(max_positions, embed_dim, *others, **named)
         self.num_keys = num_keys

@@ -7,14 +7,11 @@ distances beyond `L` have the value of `L`, so that the kernels can compute the 
 And the sign tells the two sides apart, which the paper's decoders do not need.
 """
 
-import math
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from tupe.errors import UserError
-from tupe.position.arguments import check_types
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm
@@ -33,21 +30,13 @@ class FireRelative(RelativeTerm):
         max_positions: the longest training sequence, the initial `L`; inputs may have any length.
         fire_width: hidden units `w`, at least 1.
         fire_length: another initial `L`, above 0; 0 for `max_positions`.
-
-    Raises:
-        UserError: for a `fire_width` below 1, or a `fire_length` that is negative or infinite.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}
     unit = 64  # the parameter is `L / unit`, so that it has the size of the others
 
-    @check_types
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
         super().__init__()
-        if fire_width < 1:
-            raise UserError(f"fire_width is {fire_width}, but must be at least 1")
-        if not 0 <= fire_length < math.inf:
-            raise UserError(f"fire_length is {fire_length:g}, but must be above 0, or 0 for the longest sequence")
         self.num_heads = num_heads
         self.rate = nn.Parameter(torch.full((1,), 0.1))  # c
         self.length = nn.Parameter(torch.full((1,), (fire_length or max_positions) / self.unit))  # L

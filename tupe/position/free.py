@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32
 
@@ -21,7 +20,6 @@ class FreeAbsolute(nn.Module):
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 
-    @check_types
     def __init__(self, max_positions: int, num_heads: int) -> None:
         super().__init__()
         self.max_positions = max_positions

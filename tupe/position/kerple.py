@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.position.arguments import check_types
 from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm, of_side
@@ -32,7 +31,6 @@ class KerpleRelative(RelativeTerm):
     #: The least `p` and `a`. The authors' code clamps there; here `softplus` is added to it.
     least = 0.01
 
-    @check_types
     def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
         super().__init__()
         self.num_heads = num_heads

@@ -6,8 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from tupe.errors import UserError
-from tupe.position.arguments import check_whole
+from tupe.util import UserError
 
 
 @dataclass(frozen=True)
@@ -20,15 +19,7 @@ class Span:
 
     @classmethod
     def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
-        """Make a span; `num_keys` is by default the positions up to the last query.
-
-        Raises:
-            UserError: for a number below 0, or one that is not whole.
-        """
-        check_whole("length", length)
-        check_whole("query_offset", query_offset)
-        if num_keys is not None:
-            check_whole("num_keys", num_keys)
+        """Make a span; `num_keys` is by default the positions up to the last query."""
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
 
     @property
@@ -66,15 +57,8 @@ def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
     return tensor[(*(slice(None),) * axis, rows)]
 
 
-def check_epsilon(epsilon: float) -> None:
-    """Raise `UserError` unless a layer norm can add `epsilon` to its variance."""
-    if not 0 <= epsilon <= 1:
-        raise UserError(f"layer_norm_eps is {epsilon!r:.60}, but must be a number from 0 to 1")
-
-
 def check_length(length: int, max_positions: float) -> None:
-    """Raise `UserError` if `length` is no number of tokens, or more than `max_positions`."""
-    check_whole("length", length)
+    """Raise `UserError` if `length` is more than `max_positions`: a slice of the table would be shorter in silence."""
     if length > max_positions:
         raise UserError(
             f"a sequence of {length} tokens is longer than the {max_positions} positions of the model: "
@@ -83,7 +67,7 @@ def check_length(length: int, max_positions: float) -> None:
 
 
 def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
-    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint, and refuse a shorter one.
+    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one does not fit, as ever.
 
     `module.position_axes` records the axes for `tupe extend-positions`.
 
@@ -92,16 +76,7 @@ def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = Fals
         name: name of the parameter within the module.
         axes: the axes that run over positions; slicing keeps the first positions.
         centred: the axes run over the distances `-(n-1) .. n-1` instead; slicing keeps the middle.
-
-    Raises:
-        UserError: if `module` has no such parameter, or that no such axes.
     """
-    own = getattr(module, name, None) if isinstance(module, nn.Module) and isinstance(name, str) else None
-    if not isinstance(own, Tensor) or any(axis not in range(own.ndim) for axis in axes):
-        raise UserError(
-            f"fit_positions takes a module, the name of its parameter and axes of that, but got {(name, *axes)!r:.60} "
-            f"of {type(module).__name__}"
-        )
     module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centred), with_module=True)
     module.__dict__.setdefault("position_axes", {})[name] = axes, centred
 
@@ -117,11 +92,6 @@ def _fit(
     for axis in axes:
         has, needs = saved.shape[axis], own.shape[axis]
         if has < needs:
-            has, needs = ((rows + 1) // 2 if centred else rows for rows in (has, needs))
-            raise UserError(
-                f"the model has {needs} positions, but the checkpoint's `{prefix}{name}` has only {has}: "
-                f"build the model with max_positions={has} or less, in pre-training task.tokens_per_sample={has} "
-                "(fairseq's flag --tokens-per-sample), in translation max_source_positions and max_target_positions"
-            )
+            return  # PyTorch refuses it
         saved = saved.narrow(axis, (has - needs) // 2 if centred else 0, needs)
     state[prefix + name] = saved

@@ -5,9 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast
 
@@ -20,21 +18,13 @@ class LowRankAbsolute(nn.Module):
         rank: `d_p`, the width of both factors.
         num_heads: `H`.
         num_keys: rows of `P_K` where the keys are not positions (Linformer's `k`; DIET-ABS-LIN, eq. 4).
-
-    Raises:
-        UserError: for a rank below 1.
     """
 
     scale = 1.0
     head_axes: ClassVar[dict[str, int]] = {"query": 0, "key": 0}
 
-    @check_types
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
         super().__init__()
-        if rank < 1:
-            raise UserError(
-                f"rank of {type(self).__name__} (a model's position_rank) is {rank}, but must be at least 1"
-            )
         self.max_positions = max_positions
         self.num_heads = num_heads
         self.width = rank

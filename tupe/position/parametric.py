@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from tupe.layers import Linear
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types
 from tupe.position.precision import in_float32
-from tupe.position.relative import RelativeTerm, check_max_distance, clipped_row
+from tupe.position.relative import RelativeTerm, clipped_row
 
 
 class ParametricRelative(RelativeTerm):
@@ -19,15 +18,13 @@ class ParametricRelative(RelativeTerm):
         embed_dim: width `d` of the vectors `r`.
         num_heads: `H`.
         head_dim: `d_h`; `F^Q, F^K` are `d x H d_h`.
-        max_distance: `t`, at least 1; there are `2 t + 1` vectors.
+        max_distance: `t`; there are `2 t + 1` vectors.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"query.weight": 0, "key.weight": 0}
 
-    @check_types
     def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
         super().__init__()
-        check_max_distance(self, max_distance)
         self.max_distance = max_distance
         self.num_heads = num_heads
         self.head_dim = head_dim

@@ -10,7 +10,6 @@ does both (examples/own_term). Loading a checkpoint that names a term imports no
 """
 
 import inspect
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from tupe.errors import UserError
 from tupe.position.terms import Term
 from tupe.systems import CHOICES
 
@@ -40,9 +38,6 @@ class Registered(NamedTuple):
 #: `absolute` or `relative` -> name -> the class registered under it.
 REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 
-#: Whether `freeze` has been called: terms registered later would be no choices.
-_read = False
-
 
 def register_absolute(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
     """Return a decorator that registers a `Term` as `absolute=name`, with the arguments of `register_relative`."""
@@ -60,59 +55,22 @@ def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], 
     Args:
         name: lower-case letters, digits and underscores.
         options: help of each keyword argument that becomes a field of the configuration; it needs a default.
-
-    Raises:
-        UserError: for a name that is taken, for an option that is no such argument or has another default in another
-            term, and after `tupe.models` has been imported.
     """
     return _register("relative", name, options)
 
 
 def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    if not isinstance(name, str):
-        raise UserError(
-            f"register_{side} takes the name of a choice, but got {name!r:.60}: write @register_{side}('mine')"
-        )
-
     def register(term: type[nn.Module]) -> type[nn.Module]:
-        if not isinstance(term, type):
-            raise UserError(f"register_{side}({name!r:.60}) decorates a class of a position term, but got {term!r:.60}")
         found = REGISTRY[side].get(name)
-        if found is not None and _path(found.term) == _path(term):  # its module was imported again
-            return term
+        again = found is not None and found.term.__qualname__ == term.__qualname__  # its module was imported again
         taken = found is not None or (name in CHOICES[side] and not _is_built_in(term))
-        if _read:
-            raise UserError(
-                f"{side}={name} is registered after tupe.models was imported, whose flags are made: import "
-                f"{term.__module__} first, or give it as --user-dir and let it import tupe.plugin at its end"
-            )
-        if not re.fullmatch("[a-z][a-z0-9_]*", name) or taken:
-            raise UserError(
-                f"{side}={name if taken else repr(name)[:60]} is {'taken' if taken else 'no name'}: register "
-                f"{term.__qualname__} under another, of lower-case letters, digits and underscores"
-            )
-        arguments, others = inspect.signature(term).parameters, registered_options()
-        for option in options:
-            if option not in arguments or type(arguments[option].default) not in (bool, int, float, str):
-                raise UserError(
-                    f"{option} is no argument of {term.__qualname__} with a number or a text as its default: "
-                    f"register {side}={name} with the options that it has"
-                )
-            if option in others and others[option].default != arguments[option].default:
-                raise UserError(
-                    f"{option} is {others[option].default} in a term that is registered and "
-                    f"{arguments[option].default} in {term.__qualname__}: give both one default, or two names"
-                )
-        REGISTRY[side][name] = Registered(
-            term, {option: Option(arguments[option].default, text) for option, text in options.items()}
-        )
+        assert again or not taken, f"{side}={name} is taken: register {term.__qualname__} under another name"
+        arguments = inspect.signature(term).parameters
+        named = {option: Option(arguments[option].default, text) for option, text in options.items()}
+        REGISTRY[side][name] = Registered(term, named)
         return term
 
     return register
-
-
-def _path(kind: Any) -> tuple[str, str]:
-    return kind.__module__, kind.__qualname__
 
 
 def _is_built_in(term: Any) -> bool:
@@ -124,15 +82,9 @@ def registered_options() -> dict[str, Option]:
     return {name: o for side in REGISTRY.values() for found in side.values() for name, o in found.options.items()}
 
 
-def freeze() -> tuple[list[str], list[str], dict[str, Option]]:
-    """Close the registry; return the names of absolute and relative terms from outside this package, and all options.
-
-    The configuration of the models is made from these.
-    """
-    global _read
-    _read = True
-    absolute, relative = ([name for name in side if name not in CHOICES[of]] for of, side in REGISTRY.items())
-    return absolute, relative, registered_options()
+def own_terms(side: str) -> list[str]:
+    """Return the names of the terms of a side, `absolute` or `relative`, from outside this package."""
+    return [name for name in REGISTRY[side] if name not in CHOICES[side]]
 
 
 def registered_folders() -> list[Path]:
@@ -141,22 +93,3 @@ def registered_folders() -> list[Path]:
     names = {term.__module__.partition(".")[0] for term in terms if not _is_built_in(term)}
     files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
     return [Path(file).resolve().parent for file in files if file]
-
-
-def refuse_unregistered(where: object, config: type, value: Callable[[str], Any]) -> None:
-    """Raise `UserError` if a checkpoint names a term that is not registered here. It is never imported by its name.
-
-    Args:
-        where: the checkpoint, as the message names it.
-        config: the dataclass of its model.
-        value: function from the name of a field to its value in the checkpoint.
-    """
-    for side in ("absolute", "relative"):
-        field, name = config.__dataclass_fields__.get(side), value(side)
-        if field is None or not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
-            continue
-        if name not in [choice.value for choice in field.type]:
-            raise UserError(
-                f"{where} has {side}={name:.60}, a term that is not registered here: give the folder of the module "
-                "that registers it as --user-dir (to `tupe` as the environment variable TUPE_USER_DIR)"
-            )

@@ -13,24 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD, UntiedAbsolute
-from tupe.position.arguments import check_tensors, check_types
 from tupe.position.precision import at_least_float32
-
-CONVENTIONS = ("paper", "release")
 
 
 def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
-    """Apply `reset` with `theta` `(2, H)` to a correlation `(H, n, m)`, whose first row is position `query_offset`.
-
-    Raises:
-        UserError: for tensors of other shapes.
-    """
-    check_tensors(correlation=correlation, theta=theta)
-    heads = {*correlation.shape[-3:-2], *theta.shape[1:2]} - {1}
-    if correlation.ndim < 3 or theta.ndim != 2 or len(theta) != 2 or len(heads) > 1:
-        raise UserError(f"correlation {(*correlation.shape,)} and theta {(*theta.shape,)} must be (H, n, m) and (2, H)")
+    """Apply `reset` with `theta` `(2, H)` to a correlation `(H, n, m)`, whose first row is position `query_offset`."""
     length, num_keys = correlation.shape[-2:]
     query = torch.arange(query_offset, query_offset + length, device=correlation.device).unsqueeze(-1)  # (n, 1)
     key = torch.arange(num_keys, device=correlation.device)
@@ -54,27 +42,22 @@ class Reset(nn.Module):
 
     head_axes: ClassVar[dict[str, int]] = {"scalars": 1, "relative": 1}
 
-    @check_types
     def __init__(
         self, num_heads: int, embed_dim: int | None = None, convention: str = "paper", relative: bool = False
     ) -> None:
         super().__init__()
-        if convention not in CONVENTIONS:
-            raise UserError(f"unknown reset convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
-        self.convention = convention
+        own_values = relative and {"paper": False, "release": True}[convention]
         self.num_heads = num_heads
         self.vectors = None if embed_dim is None else nn.Parameter(torch.empty(2, embed_dim))
         self.scalars = nn.Parameter(torch.empty(2, num_heads)) if embed_dim is None else None
-        self.relative = nn.Parameter(torch.empty(2, num_heads)) if relative and convention == "release" else None
+        self.relative = nn.Parameter(torch.empty(2, num_heads)) if own_values else None
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=INIT_STD)
 
     def forward(self, absolute: UntiedAbsolute | None = None) -> Tensor:
         """Compute `theta_1, theta_2` of every head, `(2, H)`; vectors need `absolute`, which has the projections."""
-        if self.vectors is not None and absolute is not None:
-            theta = absolute(len(self.vectors), vectors=self.vectors)
-        else:
-            if self.scalars is None:
-                raise UserError("theta is made of vectors, which the untied absolute term projects: give absolute=")
+        if self.scalars is not None:
             theta = at_least_float32(self.scalars).clone()  # FSDP frees the parameter's own memory after `forward`
+        else:
+            theta = absolute(2, vectors=self.vectors)  # pyright: ignore[reportOptionalCall]
         return theta if self.relative is None else theta + at_least_float32(self.relative)

@@ -7,13 +7,9 @@ are unchanged. NeoX, LLaMA and ModernBERT pair dimensions in this way. The paper
 after a permutation of the columns of `W^Q` and `W^K`. Values and position terms are not rotated.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from tupe.errors import UserError
-from tupe.position.arguments import check_tensors, check_types, shown
 from tupe.position.length import Span
 from tupe.position.precision import at_least_float32
 from tupe.tracing import is_traced
@@ -26,24 +22,14 @@ class Rotary(nn.Module):
         head_dim: `d_h`.
         dims: `r`, even, at most `d_h`; -1 for all dimensions.
         base: the base of `theta_c`, at least 1.
-
-    Raises:
-        UserError: for an odd or too large `dims`, and for a `base` out of range.
     """
 
     anchor: Tensor
 
-    @check_types
     def __init__(self, head_dim: int, dims: int = -1, base: float = 10_000.0) -> None:
         super().__init__()
         width = head_dim if dims == -1 else dims
-        if width % 2 or not 2 <= width <= head_dim:
-            raise UserError(
-                f"dims of Rotary (a model's rotary_dims) is {dims}, but columns turn in pairs: use an even number from "
-                f"2 to {head_dim}, the width of a head{', or -1 for all' if head_dim % 2 == 0 else ''}"
-            )
-        if not 1 <= base < math.inf:
-            raise UserError(f"base of Rotary (a model's rotary_base) is {base:g}, but must be at least 1")
+        assert width % 2 == 0 and width <= head_dim, f"{dims} of {head_dim} dimensions cannot rotate in pairs"
         self.width = width
         self.base = base
         #: Carries the device of the angles, and whether they are float64. As a buffer, 16 bits would round them.
@@ -89,31 +75,6 @@ class _Turned(torch.autograd.Function):
         return _Turned.apply(grad, cos, -sin), None, None
 
 
-def _check_rotation(x: Tensor, rotation: object) -> None:
-    """Raise `UserError` unless `x` `(..., n, H, d_h)` has the `n` positions of a rotation, and at least its width."""
-    if not isinstance(rotation, Tensor) or rotation.ndim != 3 or len(rotation) != 2:
-        raise UserError(
-            f"rotation is {shown(rotation)}, but must be a tensor (2, n, r): give position(n).rotation of "
-            "PositionBias(rotation=Rotary(head_dim))"
-        )
-    check_tensors(rotation, x=x)
-    if not x.is_floating_point():
-        raise UserError(f"x is {x.dtype}, but must be floating: give projected words")
-    length, width = rotation.shape[-2:]
-    if x.ndim >= 3 and x.shape[-3] == length and x.shape[-1] >= width:
-        return
-    swapped = x.ndim >= 3 and x.shape[-2] == length and x.shape[-1] >= width
-    mending = (
-        "give x.transpose(1, 2), as heads come after the length here"
-        if swapped
-        else "give x of that shape, or the rotation of its length"
-    )
-    raise UserError(
-        f"x {tuple(x.shape)} does not fit a rotation of {length} positions and {width} columns, which turns "
-        f"(..., {length}, H, d_h) with d_h of at least {width}: {mending}"
-    )
-
-
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Turn the first `r` columns of `x`, in float32 or better, and round once.
 
@@ -123,17 +84,11 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
     Returns:
         A tensor of the shape and type of `x`.
-
-    Raises:
-        UserError: if the rotation is no `(2, n, r)`, is of another length than `x`, or is wider than its heads.
     """
-    traced = is_traced()
-    if not traced:  # a graph's sizes may be symbols
-        _check_rotation(x, rotation)
     cos, sin = rotation.unsqueeze(-2)  # n 1 r
     width = cos.shape[-1]
     columns = at_least_float32(x if width == x.shape[-1] else x[..., :width])
-    if traced or rotation.requires_grad:  # `_Turned` has no gradient to learn angles by
+    if is_traced() or rotation.requires_grad:  # `_Turned` has no gradient to learn angles by
         turned = torch.addcmul(columns * cos, columns.roll(width // 2, -1), sin)
     else:
         turned = _Turned.apply(columns, cos, sin)

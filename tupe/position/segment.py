@@ -12,19 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_tensors, check_types, check_whole
 from tupe.position.precision import at_least_float32
 
 logger = logging.getLogger(__name__)
-
-
-def check_separators(number: int, name: str = "pair_separators") -> int:
-    """Return the number of separators between the texts of a pair. Raise `UserError` unless it is 1 or 2."""
-    if number not in (1, 2):
-        raise UserError(f"{name} is {number}, but the texts of a pair have 1 or 2 separators between them")
-    return number
 
 
 def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
@@ -32,16 +23,8 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
 
     With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
     row without such neighbours is segment 0. With one, segment 1 is what follows the first separator, save padding.
-
-    Raises:
-        UserError: for another number of separators, and for tokens that are no `(B, T)`.
     """
-    check_separators(separators, "separators")
-    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
-        shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else f"a {type(tokens).__name__}"
-        raise UserError(f"tokens are {shape}, but must be a tensor (B, T): give tokens[None] for one sequence")
-    check_whole("eos", eos)
-    check_whole("pad", pad)
+    assert separators in (1, 2), f"the texts of a pair have 1 or 2 separators between them, not {separators}"
     separator = tokens.eq(eos)
     if separators == 1:
         return (F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0) & tokens.ne(pad)
@@ -49,22 +32,8 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
     return second.cumsum(1) > 0
 
 
-def check_segments(segments: Tensor) -> None:
-    """Raise `UserError` unless segments are bool: the type rules out a third one without a look at a GPU's values."""
-    check_tensors(segments=segments)
-    if segments.dtype != torch.bool:
-        raise UserError(
-            f"segments are {segments.dtype}, but must be torch.bool, true in the second segment: give segments == 1"
-        )
-
-
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
     """Compute `values[h, s_i, s_j]`, `(B, H, T, T)`, of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool."""
-    check_segments(segments)
-    if segments.ndim != 2:
-        raise UserError(
-            f"segments are {tuple(segments.shape)}, but must be (B, T): give segments[None] for one sequence"
-        )
     by_key = torch.where(segments[:, None, None, :], values[..., 1:], values[..., :1])  # (B, H, 2, T)
     return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 
@@ -92,13 +61,11 @@ class SegmentTable(_Segments):
         embed_dim: width `d`.
     """
 
-    @check_types
     def __init__(self, embed_dim: int) -> None:
         super().__init__(2, embed_dim)
 
     def forward(self, segments: Tensor) -> Tensor:
         """Return the vectors of `segments` `(B, T)`, bool: `(B, T, d)`."""
-        check_segments(segments)
         return F.embedding(segments.long(), self.weight)
 
 
@@ -112,7 +79,6 @@ class SegmentAttention(_Segments):
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 
-    @check_types
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)
 
@@ -121,7 +87,5 @@ class SegmentAttention(_Segments):
 
         Without segments, return `E_S` in float32 or better, `(H, 2, 2)`. Without `layer` there are `L H` heads.
         """
-        if layer is not None and not (isinstance(layer, int) and 0 <= layer < len(self.weight)):
-            raise UserError(f"layer is {layer!r:.60}, but must be a number from 0 to {len(self.weight) - 1}")
         values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
         return values if segments is None else segment_bias(values, segments)

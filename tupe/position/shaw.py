@@ -9,16 +9,12 @@ another stride (the "skewing" of Huang et al. 2018). Cost: the multiplications o
 twice the size of the attention weights.
 """
 
-from numbers import Real
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types, shown
-from tupe.position.relative import check_max_distance, skew
+from tupe.position.relative import skew
 
 
 def unskew(by_key: Tensor) -> Tensor:
@@ -33,17 +29,15 @@ class ShawRelative(nn.Module):
 
     Args:
         head_dim: `d_h`.
-        max_distance: `t`, at least 1.
+        max_distance: `t`.
         values: whether there is `a^V`. Attention then needs its weights, which no fused kernel returns.
         bidirectional: `False` for a decoder, where no key comes after the query: `(t + 1) x d_h`, of `-t .. 0`.
     """
 
-    @check_types
     def __init__(
         self, head_dim: int, max_distance: int = 128, values: bool = False, bidirectional: bool = True
     ) -> None:
         super().__init__()
-        check_max_distance(self, max_distance)
         self.max_distance = max_distance
         self.key = nn.Parameter(torch.empty((2 if bidirectional else 1) * max_distance + 1, head_dim))
         self.value = nn.Parameter(torch.empty_like(self.key)) if values else None
@@ -65,11 +59,6 @@ class ShawRelative(nn.Module):
 
         The queries are at the last `n` of `m` positions; `m` is `num_keys`, by default `n`.
         """
-        width = self.key.shape[1]
-        if not isinstance(scale, (Real, Tensor)):
-            raise UserError(f"scale is {shown(scale)}, but must be a number")
-        if query.ndim < 3 or query.shape[-1] != width or not query.is_floating_point():
-            raise UserError(f"query is {tuple(query.shape)} of {query.dtype}, but must be floating (B, H, n, {width})")
         length = query.shape[-2]
         return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
 
@@ -87,5 +76,5 @@ class ShawRelative(nn.Module):
     def weighted_values(self, weights: Tensor) -> Tensor:
         """Compute `sum_j weight_ij a^V[j - i]`, `(B, H, n, d_h)`, of `weights` `(B, H, n, m)`; see `forward`."""
         length, num_keys = weights.shape[-2:]
-        assert self.value is not None, "there is no a^V: build with values=True"
-        return unskew(weights) @ self.by_distance(self.value, length, num_keys).to(weights.dtype)
+        vectors = self.by_distance(self.value, length, num_keys)  # pyright: ignore[reportArgumentType]
+        return unskew(weights) @ vectors.to(weights.dtype)

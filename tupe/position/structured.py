@@ -7,13 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tupe.errors import UserError
-from tupe.position.arguments import check_tensors
 from tupe.position.length import Span
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.relative import toeplitz
 from tupe.position.reset import reset_cls
-from tupe.position.segment import check_segments, segment_bias
+from tupe.position.segment import segment_bias
 
 
 class StructuredBias(NamedTuple):
@@ -48,8 +46,6 @@ class StructuredBias(NamedTuple):
         `relative`, which takes little memory, stays in float32 or better: far distances have large values. At 8192
         positions bfloat16 would round these to steps of 1/8, errors up to 1/16 (ALiBi's least slope of eight heads).
         """
-        if not isinstance(dtype, torch.dtype):
-            raise UserError(f"dtype is {dtype!r:.60}, but must be a type: move the module that makes the bias instead")
         rounded = {"query", "key", "theta", "segment"}
         parts = {name: part.to(dtype) for name, part in self._asdict().items() if name in rounded and part is not None}
         relative = self.relative
@@ -91,48 +87,11 @@ class StructuredBias(NamedTuple):
             theta = theta.expand(2, num_heads)
         return StructuredBias(query, key, relative, theta, segment, segments)
 
-    def check(self, batch: int, num_heads: int, query_length: int, key_length: int, like: Tensor | None = None) -> None:
-        """Raise `UserError` if the parts do not make a bias of `(num_heads, query_length, key_length)`.
-
-        All are on the device of `like`.
-        """
-        parts = {name: part for name, part in self._asdict().items() if part is not None}
-        check_tensors(like, **{f"StructuredBias.{name}": part for name, part in parts.items()})
-        query, key, relative, theta, segment, segments = self.expand(num_heads)
-        self._check_parts()
-        width = 0 if query is None else query.shape[-1]
-        for name, part, shape in (
-            ("query", query, (num_heads, query_length, width)),
-            ("key", key, (num_heads, key_length, width)),
-            ("relative", relative, (num_heads, query_length + key_length - 1)),
-            ("theta", theta, (2, num_heads)),
-            ("segment", segment, (num_heads, 2, 2)),
-            ("segments", segments, (batch, query_length)),
-            ("segments", segments, (batch, key_length)),
-        ):
-            if part is not None and part.shape != shape:
-                raise UserError(f"StructuredBias.{name} is {tuple(part.shape)}, but must be {shape}")
-        if query is not None and key is not None and query.dtype != key.dtype:
-            raise UserError(f"StructuredBias.query is {query.dtype}, but key {key.dtype}: give both in one type")
-        if segments is not None:
-            check_segments(segments)
-
-    def _check_parts(self) -> None:
-        if self.query is None and self.relative is None:
-            if self.segment is None:
-                raise UserError("a StructuredBias needs query and key, or relative, or segment and segments")
-            if self.theta is not None:
-                raise UserError("a StructuredBias has theta, but neither query and key nor relative, which it resets")
-        for one, other in (("query", "key"), ("segment", "segments")):
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise UserError(f"a StructuredBias has only one of {one} and {other}: give both or neither")
-
     def dense(self, key_length: int, query_offset: int = 0) -> Tensor:
         """Return the bias as one tensor in float32 or better, `(H, T_q, key_length)`, with segments `(B, H, ...)`.
 
         The reset needs `query_offset`, the position of the first row.
         """
-        self._check_parts()
         parts = []
         if self.query is not None and self.key is not None:
             with no_autocast(self.query.device):

@@ -9,12 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from tupe.errors import UserError
-from tupe.position.arguments import check_whole
 from tupe.position.length import Span
 from tupe.position.segment import segment_bias
 from tupe.position.structured import StructuredBias
-from tupe.tracing import is_traced
 
 
 class Term(Protocol):
@@ -109,35 +106,17 @@ class PositionTerms(NamedTuple):
             values: `E_S`, `(H, 2, 2)`.
             segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.
             structured: return a `StructuredBias`, unless the bias is a tensor already.
-
-        Raises:
-            UserError: for `segments` of another length than the bias.
         """
         if structured and not isinstance(self.bias, Tensor):
             bias = StructuredBias() if self.bias is None else self.bias
             return self._replace(bias=bias._replace(segment=values, segments=segments))
         bias = segment_bias(values, segments)
-        length = bias.shape[-1] if not isinstance(self.bias, Tensor) else self.bias.shape[-1]
-        if not is_traced() and bias.shape[-1] not in (1, length):
-            raise UserError(f"segments are {tuple(segments.shape)}, but the terms have {length} positions")
         bias = bias[0] if bias.shape[0] == 1 else bias  # `len` would fix the batch size in a graph
         before = self.bias.dense(bias.shape[-1]) if isinstance(self.bias, StructuredBias) else self.bias
         return self._replace(bias=bias if before is None else before + bias)
 
     def split(self, num_layers: int) -> list[PositionTerms]:
-        """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`.
-
-        Raises:
-            UserError: if `num_layers` is no whole number above 0 that divides the heads.
-        """
-        check_whole("num_layers", num_layers)
-        parts = [self.query, self.key, *(self.bias[:3] if isinstance(self.bias, tuple) else [self.bias])]
-        heads = next((part.shape[0] for part in parts if part is not None), 0)
-        if num_layers < 1 or heads % num_layers:
-            raise UserError(
-                f"terms of {heads} heads cannot be split into {num_layers} layers: build them with as many heads as "
-                "all layers have together"
-            )
+        """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`."""
 
         def of_layers(term: Tensor | StructuredBias | None) -> Sequence[Tensor | StructuredBias | None]:
             if term is None:
