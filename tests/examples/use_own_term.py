@@ -20,8 +20,8 @@ from tests.fairseq_patches.conftest import trainer
 from tests.position.contract import check_term
 from tupe.analysis.checkpoint import open_encoder
 from tupe.cli.main import main
-from tupe.errors import UserError
 from tupe.position import StructuredBias
+from tupe.util import UserError
 
 corpus, out = sys.argv[1:]
 OWN = str(ROOT / "examples/own_term")

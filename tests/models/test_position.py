@@ -57,7 +57,6 @@ class Asking(nn.Module):
 
 
 def test_a_registered_term_takes_what_it_names(monkeypatch, args):
-    monkeypatch.setattr(registry, "_read", False)
     monkeypatch.setattr(registry, "REGISTRY", {"absolute": {}, "relative": {}})
     monkeypatch.setattr("tupe.models.position.REGISTRY", registry.REGISTRY)
     registry.register_relative("asking", size="rows")(Asking)

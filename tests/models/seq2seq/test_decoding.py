@@ -9,8 +9,8 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from tests.models.seq2seq.conftest import CASES
-from tupe.errors import UserError
 from tupe.inference.search import GNMTSequenceGenerator
+from tupe.util import UserError
 
 CLOSE = {"rtol": 0, "atol": 5e-5}
 
