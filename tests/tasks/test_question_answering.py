@@ -260,6 +260,7 @@ def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path, ca
 def save(path, task, model, without=()):
     """A checkpoint as fine-tuning leaves it, its task without some fields, as an import of version 0.1.0 wrote it."""
     cfg = {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"}
+    path.unlink(missing_ok=True)
     write_checkpoint(path, model, "tupe_tiny", {name: value for name, value in cfg.items() if name not in without})
 
 

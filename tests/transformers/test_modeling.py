@@ -11,7 +11,6 @@ from tests.models.small import KINDS
 from tupe import position, systems
 from tupe.checkpoints.to_transformers import Loaded, config, weights
 from tupe.checkpoints.transformers_format import CHOICES
-from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEMS
@@ -480,35 +479,6 @@ def test_a_number_or_an_activation_that_cannot_be_is_refused(field, values, said
 def test_terms_that_the_plugin_refuses(fields, said):
     with pytest.raises(ValueError, match=f"^{said}"):
         ours.TupeConfig(**fields)
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"rotary_dims": 3}, "rotary_dims is 3, but columns turn in pairs: use an even number from 2 to 8"),
-        ({"rotary_dims": 10}, "rotary_dims is 10, but columns turn in pairs: use an even number from 2 to 8"),
-        ({"rotary_dims": -1, "relative": "shaw", "reset": "none"}, "keys that are not turned"),
-        ({"rotary_dims": -1, "relative": "deberta"}, "keys that are not turned"),
-        ({"relative": "deberta", "absolute": "untied_cross", "reset": "none"}, "asks each word: linformer_k must be 0"),
-        *(
-            ({"relative": "deberta", "relative_buckets": buckets, "relative_max_distance": 17}, said)
-            for buckets, said in ((2, "relative_buckets is 2, .* from 4 on"), (5, "from 4 on"), (32, "at least 18"))
-        ),
-        (
-            {"rotary_dims": -1, "absolute": "none", "relative": "none", "reset": "none", "linformer_k": 4},
-            "the keys of linformer_k=4 are mixtures of all positions: .* and rotary_dims to 0",
-        ),
-        ({"linformer_k": 4}, "the keys of linformer_k=4 are mixtures"),
-        ({"linformer_k": 4, "absolute": "input", "reset": "none"}, "the keys of linformer_k=4 are mixtures"),
-        ({"absolute": "none", "relative": "alibi"}, r"a text and its reverse are the same to \[CLS\]"),
-    ],
-)
-def test_what_the_plugin_refuses_is_refused(dictionary, fields, said):
-    own = {name: value for name, value in fields.items() if name != "max_position_embeddings"}
-    with pytest.raises(UserError):
-        pair(dictionary, "tupe_r", **own)
-    with pytest.raises(ValueError, match=said):
-        ours.TupeConfig(hidden_size=24, num_attention_heads=3, **fields)
 
 
 @pytest.mark.parametrize("relative", ["alibi", "kerple", "fire"])
