@@ -1,4 +1,4 @@
-"""`--compile`: the same function and parameter names, one graph for all lengths; without a compiler, one sentence."""
+"""`--compile`: the same function and parameter names, one graph for all lengths."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Every kind of term is the same under what replicates, shards, flattens, copies, prunes, quantises or hooks it."""
+"""Every kind of term is the same under what replicates, shards, copies, prunes or hooks it."""
 
 import copy
 import json
@@ -15,7 +15,7 @@ from tests.commands import ROOT, environment
 from tests.models.small import KINDS
 from tests.position.replicas import replica
 
-SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2", "FSDP1, each term", "FSDP2, each term"]
+SHARDED = ["DDP", "FSDP1", "FSDP2, each term"]
 
 
 @pytest.fixture(scope="module")
@@ -63,22 +63,6 @@ def test_replicated(model, pairs):
     torch.testing.assert_close(gradients(model, replica(model), pairs), expected)
     with torch.no_grad():
         torch.testing.assert_close(replica(model)(pairs)[0], model(pairs)[0])
-
-
-@kinds
-def test_flattened(model, pairs):
-    """What fairseq's `--ddp-backend fully_sharded` does to the parameters; the sharding itself needs GPUs."""
-    flatten = pytest.importorskip("fairscale.nn.misc", reason="fairscale is not installed").FlattenParamsWrapper
-    plain = copy.deepcopy(model)
-    flat = flatten(model)
-    for _ in range(2):
-        torch.testing.assert_close(flat(pairs)[0], plain(pairs)[0])
-        for either in (flat, plain):
-            either.zero_grad()
-            either(pairs)[0].square().mean().backward()
-            torch.optim.SGD(either.parameters(), lr=0.5).step()
-        with torch.no_grad():
-            torch.testing.assert_close(flat(pairs)[0], plain(pairs)[0], rtol=1e-4, atol=1e-4)
 
 
 @kinds

@@ -31,31 +31,22 @@ def terms_of(model):
     return list(model.encoder.sentence_encoder.position_bias.children())
 
 
-def fsdp1(use_orig_params, of_terms=False):
-    def wrap(model):
-        policy = ModuleWrapPolicy({TupeEncoderLayer, *(map(type, terms_of(model)) if of_terms else ())})
-        return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=use_orig_params, device_id=CPU)
-
-    return wrap
+def fsdp1(model):
+    policy = ModuleWrapPolicy({TupeEncoderLayer})
+    return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=False, device_id=CPU)
 
 
-def fsdp2(of_terms=False):
-    def wrap(model):
-        mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
-        for unit in (*model.encoder.sentence_encoder.layers, *(terms_of(model) if of_terms else ())):
-            fully_shard(unit, mesh=mesh)
-        return fully_shard(model, mesh=mesh)
-
-    return wrap
+def fsdp2(model):
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+    for unit in (*model.encoder.sentence_encoder.layers, *terms_of(model)):
+        fully_shard(unit, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 WRAPPERS = {
     "DDP": lambda model: DistributedDataParallel(model, find_unused_parameters=False),
-    "FSDP1": fsdp1(False),
-    "FSDP1, use_orig_params": fsdp1(True),
-    "FSDP2": fsdp2(),
-    "FSDP1, each term": fsdp1(False, of_terms=True),
-    "FSDP2, each term": fsdp2(of_terms=True),
+    "FSDP1": fsdp1,
+    "FSDP2, each term": fsdp2,
 }
 
 
