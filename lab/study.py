@@ -161,8 +161,7 @@ class Study:
     """The runs of a design, those that are done and those that are wanted.
 
     The folders `records` and `out`, for corpora, checkpoints and logs, are those of all studies. All parts and systems
-    are wanted by default. `again` trains once more what left its checkpoint elsewhere and a wanted run begins with; the
-    record of the first time stays.
+    are wanted by default.
     """
 
     def __init__(
@@ -172,7 +171,6 @@ class Study:
         out: Path,
         parts: Collection[str] = (),
         systems: Collection[str] = (),
-        again: bool = False,
     ) -> None:
         self.design = design
         self.records = records / design.name
@@ -185,10 +183,6 @@ class Study:
             for run in design.runs()
             if run.part in (parts or PARTS) and (not systems or run.system in systems or run.part == "cost")
         ]
-        lost = {run: list(self._lost(run)) if again and run not in self.done else [] for run in self.wanted}
-        self.again = {run for before in lost.values() for run in before}
-        #: All that is to be done, in this order.
-        self.runs = list(dict.fromkeys(one for run in self.wanted for one in (*lost[run], run)))
         self._processes: set[subprocess.Popen] = set()
         self._stopping = False
 
@@ -213,13 +207,6 @@ class Study:
         """Return the checkpoint that a run begins with, if it begins with one and that is here."""
         first = self.design.before(run)
         return first and self.checkpoint(first, run.at if run.part == "glue" else "end")
-
-    def _lost(self, run: Run) -> Iterator[Run]:
-        """Yield the finished runs that `run` begins with and that left their checkpoints elsewhere, in order."""
-        first = self.design.before(run)
-        if first in self.done and not self.initial(run):
-            yield from self._lost(first)
-            yield first
 
     def lr(self, run: Run) -> float | None:
         """Return the learning rate of a pre-training; None before its search has ended."""
@@ -251,7 +238,7 @@ class Study:
             if first not in self.done:
                 return f"waits for {first}"
             if not self.initial(run):
-                return f"the checkpoint of {first} is not in {self.out}: copy it, or use --again"
+                return f"the checkpoint of {first} is not in {self.out}: copy it, or delete its record"
         if run.part == "glue" and not self.glue.is_dir():
             return "tasks not prepared: use --glue"
         if run.part in _TRAININGS and self.lr(run) is None:
@@ -259,10 +246,6 @@ class Study:
             diverged = all(search in self.done for search in searches)
             return "every rate of the search diverged" if diverged else "waits for the search"
         return None
-
-    def is_left(self, run: Run) -> bool:
-        """Tell whether something of a run is to be done."""
-        return run not in self.done or (run in self.again and not self.checkpoint(run))
 
     def check(self) -> None:
         """Raise `UserError` at the first record whose settings differ from those that its run would have here."""
@@ -281,7 +264,7 @@ class Study:
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 while time.monotonic() < end:
-                    for run in self.runs:
+                    for run in self.wanted:
                         if len(active) < jobs and self._can_begin(run, active.values()):
                             active[pool.submit(self.perform, run)] = run
                     if not active:
@@ -294,7 +277,7 @@ class Study:
                     process.terminate()
 
     def _can_begin(self, run: Run, active: Collection[Run]) -> bool:
-        if run in self.failed or run in active or not self.is_left(run) or self.hindrance(run):
+        if run in self.failed or run in active or run in self.done or self.hindrance(run):
             return False
         return not any(other.part == "cost" for other in active) and not (
             run.part == "cost" and active
@@ -305,8 +288,8 @@ class Study:
             self.failed.add(run)
             print(f"failed: {run}: {error}", file=sys.stderr, flush=True)
         elif run in self.done:
-            number = sum(one not in self.done for one in self.runs)
-            print(f"done: {run}; {number} of {len(self.runs)} runs left", flush=True)
+            number = sum(one not in self.done for one in self.wanted)
+            print(f"done: {run}; {number} of {len(self.wanted)} runs left", flush=True)
 
     def perform(self, run: Run) -> None:
         """Do a run in its folder, and write its record."""
@@ -327,10 +310,9 @@ class Study:
             diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(said))
             if code and not diverged:
                 raise RuntimeError(next(reversed(said.strip().splitlines()), f"exit status {code}"))
-            if run not in self.done:
-                record = self.record(run, settings, folder, spent, diverged, said)
-                write_record(self.records, run, record)
-                self.done[run] = record
+            record = self.record(run, settings, folder, spent, diverged, said)
+            write_record(self.records, run, record)
+            self.done[run] = record
             (folder / _ENDED).touch()
         if run.part in ("search", "short"):
             shutil.rmtree(folder)  # nothing begins with its checkpoint
@@ -371,7 +353,7 @@ class Study:
         return [f"{key.removeprefix('model.')}={value}" for key, value in settings.items() if key.startswith("model.")]
 
     def _is_measured(self, run: Run) -> bool:
-        return run.part == "final" and run not in self.again and self.design.model(run.system) != ROBERTA
+        return run.part == "final" and self.design.model(run.system) != ROBERTA
 
     def _run(self, command: list[str], log: Path) -> tuple[int, float, str]:
         """Run a command; return its exit status, the processor's seconds, and what it printed, also to `log`."""
@@ -442,8 +424,6 @@ def arguments() -> argparse.Namespace:
     add("--minutes", type=float, default=math.inf, metavar="M", help=help_)
     add("--parts", nargs="+", choices=PARTS, default=[], help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
-    help_ = "train again what left its checkpoint elsewhere and a missing run begins with; its record stays"
-    add("--again", action="store_true", help=help_)
     add("--list", action="store_true", help="list what is done and what is missing, and do nothing")
     return parser.parse_intermixed_args()
 
@@ -451,7 +431,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     design = read_design(args.size)
-    study = Study(design, args.records, args.out, args.parts, args.systems, args.again)
+    study = Study(design, args.records, args.out, args.parts, args.systems)
     if not args.list:
         study.prepare(args.texts, args.glue)
         study.do(args.jobs or design.jobs or available_cores(), args.minutes)
@@ -460,8 +440,7 @@ def main() -> None:
     for run in study.wanted:
         why = "" if run in study.done else study.hindrance(run)
         if args.list or why:
-            note = "trained again" if run in study.again else why
-            print("done   " if run in study.done else "missing", f"{run}{note and f' ({note})'}")
+            print("done   " if run in study.done else "missing", f"{run}{why and f' ({why})'}")
     if study.failed:
         sys.exit(f"error: {len(study.failed)} run(s) failed: the logs are in {study.out}.")
 

@@ -106,7 +106,7 @@ interval=$(sed -n 's/^ *log_interval: //p' configs/pretraining/quickstart.yaml)
 [ "$updates" -ge "$interval" ] || fail "QUICKSTART_UPDATES is $updates: give at least $interval, the updates from one log record to the next."
 [[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: give a whole number above 0."
 if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
-    step install install
+    step install install corpus,plot,transformers # a part of what test.sh installs
     use_venv
 elif ! command -v tupe >/dev/null; then
     fail "no command tupe is on PATH: activate where it is installed, or leave QUICKSTART_INSTALL unset."

@@ -22,7 +22,7 @@ run_tests() {
 }
 
 begin test.sh runs/test
-step install install
+step install install test
 use_venv
 step ruff-check ruff check .
 step ruff-format ruff format --check .

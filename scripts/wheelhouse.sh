@@ -26,6 +26,6 @@ collect() {
 }
 
 begin wheelhouse.sh runs/wheelhouse
-step install install
+step install install test
 step collect collect
 done_note="$(find "$wheels" -name '*.whl' | wc -l) wheels, $(du -sh "$wheels" | cut -f1), in $wheels"

@@ -6,7 +6,7 @@
 
 The rivals take turns, in alternating order; a figure is the median over the rounds, a ratio is taken within each round,
 over SDPA without any bias, and given with its quartiles. `extra memory` is what PyTorch allocated at most in a step,
-beyond the inputs. The last lines are the verdict of the rule for the Triton kernels (docs/dev/kernels.md).
+beyond the inputs. On a GPU the last lines are the verdict of the rule for the Triton kernels (docs/dev/kernels.md).
 """
 
 import argparse
@@ -152,7 +152,7 @@ def main() -> None:
         measured = compare(batch, length, mode, args)
         print(*map(row, measured), sep="\n", flush=True)
         records += measured
-        if mode == MODES[-1]:
+        if mode == MODES[-1] and args.on_gpu:
             verdicts.append(f"verdict, {case}, dropout {args.dropout}: {verdict(measured)}")
         if args.output:  # each time: what is interrupted loses nothing
             args.output.mkdir(parents=True, exist_ok=True)

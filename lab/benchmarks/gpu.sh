@@ -30,6 +30,5 @@ step backends lab/benchmarks/model.py --modes training --output "$folder/backend
 step flex lab/benchmarks/model.py --modes training --attention-dropout 0 --output "$folder/flex" \
     --rivals tupe_a_triton tupe_a_factors tupe_a_sdpa tupe_a_flex "${small_model[@]}"
 step model lab/benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model" "${small_model[@]}"
-step memory lab/benchmarks/memory.py
 [ ${#failed[@]} -eq 0 ] || { echo "gpu.sh: FAILED in ${failed[*]} (see $folder)" && exit 1; }
 echo "gpu.sh: done (see $folder)"

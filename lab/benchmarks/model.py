@@ -36,13 +36,12 @@ import torch.nn.functional as F
 from measured import machine, parse, quartiles, seconds, spread, turns
 from torch import Tensor, nn
 
-from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, SIZES, SYSTEMS
+from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
 
 MODES = ("training", "inference")
-ELECTRAS = tuple(f"{ELECTRA}{name}" for name in (*SYSTEMS, *ALIASES))  # generator and discriminator
 #: One model by several backends of its attention: rival -> (system, backend).
 BY_BACKEND = {f"tupe_a_{backend}": ("tupe_a", backend) for backend in ("triton", "factors", "sdpa", "flex")}
-OURS = (*SYSTEMS, *ALIASES, *ELECTRAS, "tupe_compiled", *BY_BACKEND)
+OURS = (*SYSTEMS, *ALIASES, "tupe_compiled", *BY_BACKEND)
 AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
 
 
@@ -97,15 +96,14 @@ def build(args: Namespace) -> tuple[nn.Module, Any]:
         theirs = Namespace(**args.shape, **fields, tokens_per_sample=args.length)
         base_architecture(theirs)
         return RobertaModel.build_model(theirs, task), dictionary
-    from tupe.models import ElectraModel, TupeModel
+    from tupe.models import TupeModel
     from tupe.models.config import CONFIGS
 
     system, backend = BY_BACKEND.get(args.rival, (args.rival.removesuffix("_compiled"), args.backend))
     fields |= {"attention_backend": backend, "compile": args.rival.endswith("_compiled")}
     if args.attention_dropout is not None:
         fields["attention_dropout"] = args.attention_dropout
-    kind = ElectraModel if args.rival in ELECTRAS else TupeModel
-    return kind.build_model(CONFIGS[f"{system}_{args.size}"](**fields), task), dictionary
+    return TupeModel.build_model(CONFIGS[f"{system}_{args.size}"](**fields), task), dictionary
 
 
 def build_optimizer(args: Namespace, model: nn.Module) -> Any:
@@ -124,33 +122,6 @@ def build_optimizer(args: Namespace, model: nn.Module) -> Any:
     return optim.build_optimizer(OmegaConf.create(cfg).optimizer, list(model.parameters()))
 
 
-def electra_loss(args: Namespace, model: nn.Module, dictionary: Any, tokens: Tensor, masked: Tensor) -> Callable:
-    """Return `loss()` of replaced-token detection, with words drawn by its criterion; both tensors are on the CPU."""
-    from tupe.criterions.electra import TupeElectraCriterion, TupeElectraCriterionConfig
-    from tupe.data.batches import masked_positions
-
-    cfg = SimpleNamespace(mask_prob=0.15, seed=1)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg)
-    criterion = TupeElectraCriterion(TupeElectraCriterionConfig(), task)
-    target = torch.where(masked, tokens, dictionary.pad())
-    source = tokens.masked_fill(masked, dictionary.index("<mask>"))
-    sample = {
-        "ids": list(range(len(tokens))),
-        "net_input": {"src_tokens": source.to(args.device)},
-        "target": target.to(args.device),
-        "masked_words": masked_positions(target, dictionary)[1].to(args.device),
-        "pairs": args.pairs,
-        "ntokens": tokens.numel(),
-        "nsentences": len(tokens),
-    }
-
-    def loss() -> Tensor:
-        summed, size, _ = criterion(model, sample)
-        return summed / size
-
-    return loss
-
-
 def model_step(args: Namespace) -> Callable[[], None]:
     """Return the rival's step in `args.mode`."""
     torch.manual_seed(0)
@@ -164,7 +135,6 @@ def model_step(args: Namespace) -> Callable[[], None]:
     masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
     masked = masked.view_as(tokens)
     ours = args.rival in OURS
-    loss_of_electra = electra_loss(args, model, dictionary, tokens, masked) if args.rival in ELECTRAS else None
     where = masked.flatten().nonzero().flatten().to(args.device)  # a batch of ours brings it
     tokens, masked = tokens.to(args.device), masked.to(args.device)
     hint = {"num_tokens": tokens.numel(), "pairs": args.pairs} if ours else {}
@@ -177,12 +147,11 @@ def model_step(args: Namespace) -> Callable[[], None]:
         model.eval()
         return inference
 
-    def masked_loss() -> Tensor:
+    def loss() -> Tensor:
         target = tokens.flatten()[where if ours else masked.flatten()]  # as the criterion of each does
         logits = model(tokens, masked_tokens=where if ours else masked, **hint)[0]
         return F.cross_entropy(logits.float(), target)
 
-    loss = loss_of_electra or masked_loss
     model.train()
     optimizer = build_optimizer(args, model)
 
@@ -290,9 +259,8 @@ def shown(rival: str) -> str:
     names |= {"roberta": "RoBERTa, fairseq's", "roberta_fused": "RoBERTa, fairseq's, fused_adamw"}
     if rival in names:
         return names[rival]
-    system, backend = BY_BACKEND.get(rival, (rival.removeprefix(ELECTRA), ""))
-    more = backend or ("with a generator" if rival in ELECTRAS else "")
-    return f"{DESCRIPTIONS[ALIASES.get(system, system)][0]}, ours{more and f', {more}'}"
+    system, backend = BY_BACKEND.get(rival, (rival, ""))
+    return f"{DESCRIPTIONS[ALIASES.get(system, system)][0]}, ours{backend and f', {backend}'}"
 
 
 def table(records: list[dict[str, Any]]) -> str:

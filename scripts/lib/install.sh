@@ -1,6 +1,6 @@
 # Makes or completes .venv in the repository's root with what both commands need, at pinned versions. A script in the
 # repository's root sources this file after steps.sh and says
-#   step install install
+#   step install install EXTRAS     EXTRAS of pyproject.toml, as corpus,plot
 #   use_venv                 puts the commands of .venv first on PATH
 # PYTHON names the Python (3.11 to 3.13) that .venv is made with.
 
@@ -9,9 +9,10 @@ install() {
     [ -e .venv/bin/python ] || [ -L .venv/bin/python ] || make_venv
     .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip # interrupted while it was made
 
-    local wanted
-    wanted=$(fingerprint)
-    if [ "$wanted" = "$(cat "$stamp" 2>/dev/null)" ]; then
+    local of wanted
+    of=$(fingerprint)
+    wanted="$of $1"
+    if grep -qsxF -e "$wanted" -e "$of test" "$stamp"; then # `test` has the others
         echo "nothing to do: .venv is complete"
         return
     fi
@@ -20,7 +21,7 @@ install() {
     pip_install torch
     pip_install numpy cython setuptools-scm # the sources of fairseq and of seqeval are built with them
     pip_install --no-build-isolation fairseq-fixed # in isolation it would build against a second torch
-    pip_install --no-build-isolation --editable '.[test]'
+    pip_install --no-build-isolation --editable ".[$1]"
     # an editable installation is asked last: in the folder above a clone called tupe, Python would import that
     pwd >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tupe-clone.pth"
     # fairseq brings torchaudio, which nothing here uses. Beside a CPU build of PyTorch it does not load, and Transformers,

@@ -1,18 +1,15 @@
 """What is run, in which order, by which commands; and the driver, with runs that are a few lines of Python."""
 
-import dataclasses
 import json
-import re
 import sys
 import time
 
 import pytest
 
 from lab import study
-from lab.design import Design, FineTuning, Run, Search, Start, System, read_design
+from lab.design import Run, read_design
 from lab.records import read_records, write_record
 from lab.study import Study
-from tests.commands import ROOT
 from tupe.util import UserError
 
 DESIGN = """
@@ -124,29 +121,6 @@ def test_what_is_no_study(before, after, said, tmp_path):
         read_design(str(tmp_path / "made.yaml"))
 
 
-def test_the_page_has_the_schema():
-    """docs/study.md names each key, with its default."""
-
-    def keys(kind, prefix=""):
-        for field in dataclasses.fields(kind):
-            if field.type in (Search, FineTuning):
-                yield from keys(field.type, f"{field.name}.")
-                continue
-            if field.type == Start | None:
-                yield from keys(Start, f"{field.name}.")
-            default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-            shown = {"???": "needed", "": '`""`', None: "none"}
-            text = f"`{default}`" if isinstance(default, (list, dict, str)) else str(default)
-            yield f"{prefix}{field.name}", text if isinstance(default, (list, dict)) else shown.get(default, text)
-
-    page = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    for table, kind in zip(
-        re.findall(r"\| key \| type .*\n\|[-|]+\n((?:\|.*\n)+)", page), (Design, System), strict=True
-    ):
-        rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
-        assert {row[0].strip(" |`"): row[2] for row in rows} == {key: of for key, of in keys(kind) if key != "name"}
-
-
 def test_the_commands(design, tmp_path):
     run, here = Run("final", "scaled", 2), tmp_path / "it's"
     command = study.pretraining_command(design, run, 0.002, tmp_path, here)
@@ -203,7 +177,7 @@ def test_stopped_it_goes_on(make, monkeypatch):
 
 
 def test_a_warm_start_and_a_checkpoint_elsewhere(make):
-    """The conversion waits for the checkpoint; `again` trains what left it elsewhere, and the record stays."""
+    """The conversion waits for the checkpoint; a run whose start lies elsewhere is missing, with the reason."""
     options = {"parts": ["search", "final", "start", "short"], "systems": ["bert_a", "started"]}
     here = make(**options)
     here.do(jobs=1)
@@ -214,13 +188,9 @@ def test_a_warm_start_and_a_checkpoint_elsewhere(make):
     record = here.records / longest.path
     record.unlink()
     (here.folder(start) / "start.pt").unlink()
-    (here.folder(source) / "checkpoint_last.pt").unlink()
-    before = (here.records / source.path).read_text()
     waiting = make(**options)
     waiting.do(jobs=1)
     assert "is not in" in waiting.hindrance(longest) and not record.exists()
-    again = make(**options, again=True)
-    assert again.again == {source, start}
-    again.do(jobs=1)
-    assert record.exists() and (here.records / source.path).read_text() == before
-    assert make(**options, again=True).again == set()
+    (here.records / start.path).unlink()
+    make(**options).do(jobs=1)
+    assert record.exists()

@@ -1,7 +1,7 @@
 """Compiles the Triton kernels for given GPUs, without one, and shows what they need.
 
-    python benchmarks/compile_kernels.py             # every tile of the table, for all kinds of GPUs
-    python benchmarks/compile_kernels.py --quick     # bf16 and heads of 64, for Hopper
+    python lab/benchmarks/compile_kernels.py             # every tile of the table, for all kinds of GPUs
+    python lab/benchmarks/compile_kernels.py --quick     # bf16 and heads of 64, for Hopper
 
 Ends with 1 if a kernel needs more shared memory than a block of that GPU may have, if Hopper's wgmma instructions
 wait for each other, which ptxas calls serialized, or if it has atomics. Spills are bytes a thread: some dozens matter
