@@ -26,7 +26,7 @@ def test_wheels_are_collected_with_the_pins(tmp_path):
     python.parent.mkdir(parents=True)
     python.write_text(COLLECTS.replace("{python}", f'"{sys.executable}"'))
     python.chmod(0o755)
-    (clone / ".venv/installed").write_text("complete\n")
+    (clone / ".venv/installed").write_text("complete test\n")
     (tmp_path / "elsewhere").mkdir()
     wheels, record = tmp_path / "elsewhere/my wheels", tmp_path / "record"
     command = ["bash", str(clone / "scripts/wheelhouse.sh")]
