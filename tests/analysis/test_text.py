@@ -27,7 +27,7 @@ def encoder_of(dictionary, checksum):
 
 @pytest.fixture(scope="module")
 def dictionary(corpus):
-    return read_dictionary(corpus / "dict.txt", "a test")
+    return read_dictionary(corpus / "dict.txt")
 
 
 @pytest.fixture(scope="module")

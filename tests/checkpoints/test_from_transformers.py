@@ -38,7 +38,7 @@ def test_a_model_that_learnt_to_answer_in_transformers(max_positions, windows, m
 
 def test_the_checksum_of_the_dictionary_comes_back(make_checkpoint, corpus, tmp_path):
     """An export carries it, but no dictionary that an import could compare it with."""
-    checksum = dictionary_sha256(read_dictionary(corpus / "dict.txt", "a test"))
+    checksum = dictionary_sha256(read_dictionary(corpus / "dict.txt"))
     make_checkpoint(tmp_path / "pretrained.pt", dictionary_sha256=checksum)
     export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
     import_transformers(tmp_path / "exported", tmp_path / "back.pt")

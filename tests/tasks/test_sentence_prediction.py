@@ -14,7 +14,6 @@ from tests.samples import dictionary_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
-from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 from tupe.tasks.sentence_prediction import (
     JoinedSentences,
@@ -361,7 +360,7 @@ def test_labels_that_are_no_class_are_refused(folder):
 def test_labels_whose_index_is_damaged_are_refused(folder):
     folder.split("train", input0=["a"] * 2, labels=["x", "y"])
     index, task = folder.path / "label/train.idx", folder.task()
-    before_building(TupeModel, Namespace(), task)
+    before_building(Namespace(), task)
     index.write_bytes(index.read_bytes()[:34] + b"\x09" + index.read_bytes()[35:])  # the length of the first
     with patched(), pytest.raises(ValueError, match=r"label/train\.idx does not fit the data"):
         task.load_dataset("train")

@@ -13,8 +13,6 @@ from tupe.data.corpus.manifest import Manifest
 from tupe.fairseq_patches.checkpoints import read_dictionary, refuse_other_dictionary
 from tupe.models.tupe import TupeLanguageModelEncoder
 
-_MADE_BY = "tupe prepare-corpus"
-
 
 def read_tokens(
     encoder: TupeLanguageModelEncoder, data: str | Path, length: int, number: int = 8, text: Path | None = None
@@ -52,10 +50,10 @@ def read_stream(
         UserError: the corpus has another dictionary than the model.
     """
     corpus = Manifest.load(data)
-    dictionary = read_dictionary(corpus.dictionary, _MADE_BY)
+    dictionary = read_dictionary(corpus.dictionary)
     symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
     where = f" of {encoder.shown_as}"
-    refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, _MADE_BY, symbols, where, str(data))
+    refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, symbols, where, str(data))
     if text is None:
         sequences = MMapIndexedDataset(str(corpus.folder / split))
         stop = None if most is None else np.searchsorted(sequences.sizes.cumsum(), most) + 1

@@ -114,8 +114,8 @@ def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
     checksum, size = checkpoint.config.dictionary_sha256, saved_size(checkpoint.state)
     for folder in dict.fromkeys((data, *tested(data.parent, row.tests))):
         path = folder / ("input0" if row.data.startswith("input") else "") / "dict.txt"
-        dictionary = read_dictionary(path, row.prepared_by)
-        refuse_other_dictionary(checksum, dictionary, row.prepared_by, size, f" {checkpoint}", str(folder))
+        dictionary = read_dictionary(path)
+        refuse_other_dictionary(checksum, dictionary, size, f" {checkpoint}", str(folder))
         checksum = dictionary_sha256(dictionary)  # if the checkpoint has none, the tests are compared with the task
 
 

@@ -94,7 +94,7 @@ def broadcast_configurations() -> AbstractContextManager:
     return safe_globals([*fairseq_globals(), *_BROADCAST_GLOBALS])
 
 
-def read_dictionary(path: Path, made_by: str = "") -> Dictionary:
+def read_dictionary(path: Path) -> Dictionary:
     """Read fairseq's dictionary with `<mask>`, as tasks have it."""
     dictionary = Dictionary.load(str(path))
     dictionary.add_symbol(MASK)
@@ -133,7 +133,6 @@ def refuse_other_labels(trained: str | None, labels: Dictionary | None, checkpoi
 def refuse_other_dictionary(
     checksum: str | None,
     dictionary: Dictionary,
-    made_by: str = "",
     size: int | None = None,
     where: str = "",
     data: str = "the data",

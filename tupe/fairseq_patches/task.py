@@ -146,7 +146,7 @@ def criterion_in_scope(original):
     return build_criterion
 
 
-def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
+def before_building(cfg: Any, task: FairseqTask) -> None:
     """Mark the task of a model of ours, and compare its dictionaries with those of a checkpoint's configuration.
 
     The hub interface, `fairseq-validate` and `fairseq-generate` build a model from such a configuration.

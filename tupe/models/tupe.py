@@ -115,7 +115,7 @@ class TupeModel(RobertaModel):
     @classmethod
     def build_model(cls, cfg: DictConfig | TupeConfig | Namespace, task: FairseqTask) -> "TupeModel":
         """Build the model for the dictionary and the longest sequence of `task`."""
-        before_building(cls, cfg, task)
+        before_building(cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
         return cls(args, *cls.networks(args, task.source_dictionary))

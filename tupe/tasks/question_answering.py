@@ -13,7 +13,6 @@ from torch import nn
 from tupe.criterions.metrics import ExamplesMeter
 from tupe.data.length_order import LENGTH_WINDOW
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
-from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.systems import setting
@@ -63,7 +62,7 @@ class TupeQuestionAnsweringTask(WindowTask):
                 f"doc_stride is {cfg.doc_stride}, but a window has {room} tokens of the context: set --doc-stride "
                 f"(task.doc_stride) to a number from 1 to {room}, so that none is left out"
             )
-        return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt"), MADE_BY))
+        return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt")))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Load a split: `train`, `valid`, `valid1`, `test-de`, ..."""

@@ -58,7 +58,7 @@ class TupeTokenClassificationTask(WindowTask):
                 f"doc_stride is {cfg.doc_stride} and max_positions {cfg.max_positions}, but a window has "
                 f"{max(room, 0)} tokens of a sentence: set --doc-stride (task.doc_stride) to a number up to that"
             )
-        dictionary = read_dictionary(Path(cfg.data, "input0/dict.txt"), MADE_BY)
+        dictionary = read_dictionary(Path(cfg.data, "input0/dict.txt"))
         path = Path(cfg.data, "label/dict.txt")
         check_file(path, MADE_BY)
         labels = Dictionary.load(str(path))

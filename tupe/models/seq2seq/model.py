@@ -37,7 +37,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     @classmethod
     def build_model(cls, cfg: DictConfig | Seq2SeqConfig | Namespace, task: FairseqTask) -> "Seq2SeqModel":
         """Build the model. Raise `UserError` for terms of an encoder and for padding on the left."""
-        before_building(cls, cfg, task)
+        before_building(cfg, task)
         args = as_namespace(cfg)
         check_terms(args)
         if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
