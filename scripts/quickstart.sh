@@ -16,8 +16,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/install.sh
 
 out=${QUICKSTART_OUT:-runs/quickstart}
-updates=${QUICKSTART_UPDATES:-1600}
-epochs=${QUICKSTART_EPOCHS:-5}
+updates=${QUICKSTART_UPDATES:-1200}
+epochs=${QUICKSTART_EPOCHS:-3}
 models=(tupe_tiny bert_a_tiny)
 
 # Results of other settings, or of another version of this script, are not mixed with these; what is of others stays.

@@ -7,7 +7,6 @@ import pytest
 from tupe.analysis import curves
 from tupe.analysis.curves import TrainingLog, plot_training, reaches, read_log
 from tupe.analysis.figure import colour
-from tupe.cli.main import main
 from tupe.util import UserError
 
 
@@ -103,18 +102,6 @@ def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch)
     ]
 
 
-def test_the_command_takes_folders_with_and_without_a_label(tmp_path, monkeypatch, capsys):
-    folder, picture = tmp_path / "lr=1", tmp_path / "curves.svg"
-    folder.mkdir()
-    (folder / "hydra_train.log").write_text(inner(10, 8))
-    monkeypatch.setattr(curves, "plot_training", lambda logs, *_: drawn.extend(logs))
-    drawn = []
-    assert main(["plot", "training", str(folder), f"a={folder}", f"b={folder}", "--output", str(picture)]) == 0
-    assert drawn == [str(folder), "a", "b"]
-    assert main(["plot", "training", f"a={folder}", f"a={folder}", "--output", str(picture)]) == 1
-    assert "two are called 'a'" in capsys.readouterr().err
-
-
 def with_losses(**losses):
     train = {100: {"loss": 9.0, "lr": 0.1, "num_updates": 100, "hours": 1.0}}
     return TrainingLog(
@@ -145,14 +132,6 @@ def test_the_share_stands_in_the_legend(tmp_path):
     text = (tmp_path / "a.svg").read_text()
     assert "BERT's end after 50% of its updates" in text
     assert "BERT's end not reached" in text
-
-
-def test_against_a_run_without_validation(tmp_path, capsys):
-    for name, lines in (("A", [inner(10, 9.5), valid(10, 9)]), ("B", [inner(10, 9.5)])):
-        (tmp_path / name).write_text("\n".join(lines))
-    runs = [f"{name}={tmp_path / name}" for name in "AB"]
-    assert main(["plot", "training", *runs, "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
-    assert "has no validation in its log yet" in capsys.readouterr().err
 
 
 def test_of_two_networks_both_are_drawn(tmp_path, monkeypatch):

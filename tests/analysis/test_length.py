@@ -20,7 +20,6 @@ from tupe.analysis.length import (
     plot_loss_by_position,
 )
 from tupe.checkpoints.electra import export_discriminator
-from tupe.cli.main import main
 from tupe.util import UserError
 
 
@@ -47,17 +46,6 @@ def losses_one_by_one(encoder, windows, masks):
             if target[place] != encoder.dictionary.pad():
                 found[number, position] = -logits[position, target[place]].item() / math.log(2)
     return found
-
-
-def test_where_no_token_is_masked_there_is_no_loss(tmp_path, text, capsys):
-    text(12)
-    path = write_checkpoint(tmp_path / "model.pt", tmp_path)
-    assert main(["loss-by-position", str(path), "--data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.split()[-2:] == ["–", "–"]
-    text(1)
-    loss = loss_by_position(path, tmp_path, 12)
-    plot_loss_by_position({"one": loss}, tmp_path / "one.svg")
-    assert "one: – bits" in (tmp_path / "one.svg").read_text()
 
 
 @torch.no_grad()
@@ -149,22 +137,6 @@ def test_interval_of_a_difference():
     assert half == pytest.approx(1.9647 * values.std(ddof=1) / math.sqrt(500), rel=1e-4)
     doubled = [CentredLoss(loss.bits.repeat(2, 1), whole.repeat(2, 1), None) for loss in losses]
     assert doubled[0].difference(doubled[1], 2) == pytest.approx((mean, half))  # neighbours that say the same
-
-
-@pytest.mark.parametrize(("stretches", "quantile"), [(9, 2.306), (10, 2.262), (31, 2.042)])
-def test_few_stretches_have_students_interval(stretches, quantile):
-    values = np.random.default_rng(0).normal(0.3, 2, (1, stretches))
-    losses = [CentredLoss(bits, np.ones((1, stretches), bool), None) for bits in (values, np.zeros((1, stretches)))]
-    half = losses[0].difference(losses[1], 1)[1]
-    assert half == pytest.approx(quantile * values.std(ddof=1) / math.sqrt(stretches), rel=3e-4)
-
-
-@pytest.mark.parametrize(
-    ("difference", "half", "verdict"),
-    [(-0.2, 0.1, "uses length"), (-0.05, 0.1, "holds"), (0.1, 0.1, "holds"), (0.2, 0.1, "worse")],
-)
-def test_verdict(difference, half, verdict):
-    assert LengthLoss(4.0, difference, half, ()).verdict == verdict
 
 
 def test_a_table_has_no_row_beyond_its_positions(tmp_path, text):

@@ -56,13 +56,6 @@ def test_narrow_embeddings_are_projected(before, save, tokens):
     assert all(part.abs().max() > 1e-3 for part in parts.values())
 
 
-def test_of_two_networks_the_discriminator_is_shown(save, tokens):
-    encoder = opened(save, "electra_bert_a_tiny", encoder_attention_heads=2, embedding_dim=8)
-    parts = first_layer_correlations(encoder, tokens)
-    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
-    assert encoder.shown_as.startswith("electra_bert_a_tiny ")
-
-
 def test_positions_alone_do_not_depend_on_the_words(save, tokens):
     encoder = opened(save, "bert_a_tiny", no_layernorm_embedding=True)
     one, other = (first_layer_correlations(encoder, words) for words in (tokens, tokens.flip(1)))
@@ -80,12 +73,6 @@ def test_logits_are_those_that_attention_computes(save, tokens):
     out = layer.self_attn.out_proj((second.softmax(-1) @ value).transpose(1, 2).flatten(2))
     x = layer.self_attn_layer_norm(states[1] + out)
     torch.testing.assert_close(layer.final_layer_norm(x + layer.feed_forward(x)), states[2])
-
-
-def test_a_path_will_do(save, tokens):
-    path, _ = save("bert_r_tiny")
-    for function in (layer_logits, first_layer_correlations, logit_ranks):
-        torch.testing.assert_close(function(path, tokens), function(open_encoder(path), tokens))
 
 
 def test_linformer_is_refused(save, tokens):

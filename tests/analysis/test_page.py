@@ -111,18 +111,6 @@ def test_numbers_that_are_none(save, tmp_path):
     assert "ranks" not in [figure["id"] for figure in data["figures"]]
 
 
-def test_a_window_leaves_the_logits_out(save, tmp_path):
-    encoders = [open_encoder(save("tupe_tiny", **fields)[0]) for fields in ({"attention_window": 4}, {})]
-    write_page(tmp_path / "page.html", encoders, texts=[TOKENS] * 2)
-    data, _ = parts(tmp_path / "page.html")
-    windowed, other = figure(data, "correlations")["panels"]
-    assert "maps" in other
-    assert "note" in windowed
-    ranks = figure(data, "ranks")
-    assert len(ranks["lines"]) == 1
-    assert "attention_window" in ranks["text"]
-
-
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
 @pytest.mark.parametrize(
     ("system", "fields"),

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from tupe.analysis.similarity import has_vectors, plot_similarity, position_similarity
-from tupe.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -30,15 +29,6 @@ def test_every_table(name, fields, names, save, tmp_path):
 def test_a_term_of_ones_own_has_none_that_are_known():
     """The page says so, and goes on."""
     assert not has_vectors(Namespace(absolute="mine"))
-
-
-def test_the_figure_calls_it_by_its_fields_or_by_its_name(save, tmp_path):
-    checkpoint, _ = save("tupe_tiny", reset="none")
-    assert "tupe_tiny reset=none" in position_similarity(checkpoint).model
-    for name, shown in (("", "reset=none"), ("ours, $a$=", "ours, ")):
-        picture = tmp_path / f"{len(name)}.svg"
-        assert main(["plot", "similarity", f"{name}{checkpoint}", "--output", str(picture)]) == 0
-        assert shown in picture.read_text()
 
 
 def test_a_linformers_keys_are_no_positions(save):
