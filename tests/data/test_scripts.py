@@ -9,7 +9,7 @@ from tests.commands import run
     ("script", "arguments", "message"),
     [
         ("prepare_corpus.sh", ["a b"], "there is no input"),
-        ("prepare_glue.sh", [".", ".", "out", "a b"], "there is no GLUE task 'a b'"),
+        ("prepare_glue.sh", [".", ".", "out", "a b"], "KeyError: 'a b'"),
     ],
 )
 def test_arguments_and_exit_status_go_through(script, arguments, message, tmp_path):

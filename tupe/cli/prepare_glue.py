@@ -1,6 +1,7 @@
-"""Prepares GLUE tasks for fine-tuning, with the text processing and vocabulary of a prepared corpus.
+"""Prepares tasks of GLUE, or tasks of your own, with the text processing and vocabulary of a prepared corpus.
 
 Example: tupe prepare-glue glue_data data/wiki data/glue CoLA STS-B
+         tupe prepare-glue my_files data/wiki data --tasks my_tasks.yaml
 """
 
 import argparse
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from tupe.data.glue.tasks import TASKS
 from tupe.data.xtreme import TEST_LANGUAGES
-from tupe.util import UserError, available_cores
+from tupe.util import available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("glue", type=Path, metavar="GLUE_DIR", help="the official download: CoLA/train.tsv and so on")
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
     add("out", type=Path, metavar="OUT", help="gets a folder for each task")
-    add("tasks", metavar="TASK", nargs="*", default=[], help=f"{', '.join(TASKS)} (default: all in GLUE_DIR)")
+    add("names", metavar="TASK", nargs="*", default=[], help=f"{', '.join(TASKS)} (default: all in GLUE_DIR)")
+    add("--tasks", type=Path, metavar="FILE", help="YAML of tasks of your own, whose files are in GLUE_DIR")
     add("--partial", action="store_true", help="take files that do not have as many rows as published")
     add("--verify", action="store_true", help="check all checksums of tasks that are done")
     add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
@@ -25,20 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.glue.prepare import other_languages, prepare, present
+    from tupe.data.glue.reader import read_tasks
     from tupe.data.glue.report import lines
     from tupe.data.parallel import pool
 
-    unknown = [name for name in args.tasks if name not in TASKS]
-    if unknown:
-        raise UserError(f"there is no GLUE task '{unknown[0]}': the tasks are {', '.join(TASKS)}.")
-    tasks = args.tasks or [name for name, task in TASKS.items() if present(task, args.glue)]
-    if not tasks:
-        raise UserError(f"{args.glue} has no GLUE task in it: the official download has CoLA/train.tsv and so on.")
-    if not args.tasks and len(tasks) < len(TASKS):
-        print(f"not in {args.glue}: {', '.join(name for name in TASKS if name not in tasks)}")
+    known = read_tasks(args.tasks, args.glue) if args.tasks else TASKS
+    chosen = [known[name] for name in args.names] or [task for task in known.values() if present(task, args.glue)]
+    if not args.names and len(chosen) < len(known):
+        print(f"not in {args.glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        chosen = [TASKS[name] for name in tasks]
         for content in prepare(chosen, args.glue, corpus, args.out, args.partial, args.verify, map_):
             print("\n".join(lines(content)), flush=True)
         for name in (name for task in chosen for name in other_languages(task, args.glue)):

@@ -77,7 +77,7 @@ def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path
         return predict_words(checkpoint, data, task, split, out)
     classifier = Classifier(checkpoint, data, task)
     scores = classifier.scores(classifier.sentences(split))
-    path = out / f"{split.name}.tsv"
+    path = out / (f"{split.name}.tsv" if split.rows else f"{task.name}.tsv")
     _write_table(path, map(classifier.shown, scores))
     if not split.labelled:
         return {path: {}}
@@ -169,7 +169,7 @@ class Classifier:
             part = data_utils.load_indexed_dataset(str(path), self.task.source_dictionary)
             if part is None:
                 raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")
-            if len(part) != split.rows and not any_size:
+            if split.rows and len(part) != split.rows and not any_size:
                 raise UserError(
                     f"{path} has {len(part)} rows, but the server wants the {split.rows} of GLUE: prepare the task "
                     "from the whole download, or give --partial to write predictions of what is there."

@@ -17,7 +17,7 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.tokenizers import Tokenizer
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, UNKNOWN_NUMBER, read_symbols
 from tupe.data.glue.reader import Report, Row, rows
-from tupe.data.glue.tasks import Split, Task
+from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.parallel import Map, batches
 from tupe.data.qa.pieces import encoder_of
 from tupe.data.text.stages import TextProcessing
@@ -68,7 +68,7 @@ def prepare(
             content = done(out / task.name, made_of, verify, MADE_BY)
             if content is None:
                 read = {split: partial(rows, path, task, split, partial=any_size) for split, path in files.items()}
-                content = write_task(task, read, made_of, corpus, out / task.name, map_)
+                content = write_task(task, read, made_of, corpus, out / task.name, map_, own=task.name not in TASKS)
             yield content
 
 
@@ -108,7 +108,12 @@ def write_task(
         for split, rows_of in read.items():
             reports[split.name] = report = Report()
             bar = tqdm(
-                rows_of(report), f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows"
+                rows_of(report),
+                f"{task.name} {split.name}",
+                split.rows or None,
+                leave=False,
+                disable=None,
+                unit=" rows",
             )
             encode = partial(_encode_words if task.tokens else _encode, corpus.folder)
             _write(map_(encode, batches(bar, _BATCH)), folder, task, split, corpus)

@@ -1,9 +1,11 @@
 """Read the rows of a GLUE file: columns between tabs, without quoting. Every row is counted."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import yaml
 
 from tupe.data.glue.tasks import Split, Task
 from tupe.errors import UserError
@@ -38,6 +40,32 @@ class Report:
     empty: dict[str, int] = field(default_factory=dict)
     first: str = ""  # line and reason of the first malformed row
     labels: dict[str, int] = field(default_factory=dict)  # how often each class occurs, in a user's own task
+
+
+def read_tasks(path: Path, folder: Path) -> dict[str, Task]:
+    """Read tasks of one's own from a YAML file (docs/tasks.md); their data files are below `folder`.
+
+    The first line of each data file names its columns. A file without the label's column is a test set to predict.
+    """
+    rows = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)  # which reads each value as text: no, 1, 2.50
+    return {name: _described(name, folder, **row) for name, row in rows.items()}
+
+
+def _described(
+    name: str,
+    folder: Path,
+    texts: list[str],
+    label: str = "label",
+    classes: Sequence[str] = (),
+    scale: str | None = None,
+    **files: str,
+) -> Task:
+    splits = []
+    for split, file in files.items():
+        with (folder / file).open("rb") as lines:
+            columns = _fields(lines.readline())
+        splits.append(Split(split, (file,), tuple(columns), rows=0, labelled=label in columns))
+    return Task(name, tuple(splits), tuple(texts), label, tuple(classes), scale=float(scale) if scale else None)
 
 
 def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = False) -> Iterator[Row]:
@@ -137,7 +165,7 @@ def _check_rows(path: Path, task: Task, split: Split, report: Report, partial: b
             f"{path} is no {split.name} file of {task.name}: {malformed} of its {report.read} rows are malformed; "
             f"{report.first}."
         )
-    if not partial and not _FEWEST * split.rows <= report.read <= _MOST * split.rows:
+    if split.rows and not partial and not _FEWEST * split.rows <= report.read <= _MOST * split.rows:
         raise UserError(
             f"{path} has {report.read} rows and ends at line {report.read + split.header}, but the published file has "
             f"{split.rows}: get it anew, or give --partial to take it as it is."

@@ -1,4 +1,4 @@
-"""Table of the tasks of GLUE and XNLI, and their files. Users' own tasks are described alike (`own.py`)."""
+"""Table of the tasks of GLUE and XNLI, and their files. Tasks of one's own are described alike."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Split:
     name: str = checked(pattern="[a-z0-9-]+")
     files: tuple[str, ...]  # where the file may be below the GLUE folder
     columns: tuple[str, ...]  # their names, which the first line must say if the file has a header
-    rows: int  # of the published file
+    rows: int  # of the published file; 0 if none is published
     header: bool = True  # whether the first line names the columns
     labelled: bool = True  # whether labels are read; every row of a file without labels is kept
     optional: bool = False  # whether it may be missing though it has labels
