@@ -1,0 +1,81 @@
+"""Fine-tunes an exported folder on labels of words by Transformers' Trainer. It needs neither fairseq nor tupe.
+
+python examples/ner_with_transformers.py FOLDER TRAIN.conll DEV.conll OUT [EPOCHS] [RATE]
+
+FOLDER is what `tupe export` wrote. The CoNLL files have a line per word, whose first column is the word and whose last
+column is its label, and an empty line after each sentence. A word's label is learnt and predicted at its first token.
+For the F1 of entities, pass the two lists of `scores` to `seqeval.metrics.f1_score`, sentence by sentence.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from transformers import (
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    DataCollatorForTokenClassification,
+    Trainer,
+    TrainingArguments,
+)
+
+NO_LABEL = -100  # which the loss leaves out
+
+
+def read(path: str) -> list[list[list[str]]]:
+    sentences = Path(path).read_text(encoding="utf-8").strip().split("\n\n")
+    return [[line.split() for line in sentence.splitlines()] for sentence in sentences]
+
+
+def scores(predicted) -> dict[str, float]:
+    known = predicted.label_ids != NO_LABEL
+    found = predicted.predictions.argmax(-1)
+    return {"accuracy": float(np.mean(found[known] == predicted.label_ids[known]))}
+
+
+def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: float = 5e-5) -> None:
+    sentences = {"train": read(train), "dev": read(dev)}
+    labels = sorted({line[-1] for sentence in sentences["train"] for line in sentence})
+    numbers = {label: number for number, label in enumerate(labels)}
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    model = AutoModelForTokenClassification.from_pretrained(
+        folder, trust_remote_code=True, id2label=dict(enumerate(labels)), label2id=numbers
+    )
+    longest = model.config.max_position_embeddings
+
+    def encode(sentence: list[list[str]]) -> dict:
+        words = [line[0] for line in sentence]
+        encoded = tokenizer(words, is_split_into_words=True, truncation=True, max_length=longest)
+        places = encoded.word_ids()
+        first = [place is not None and place != before for place, before in zip(places, [None, *places])]
+        encoded["labels"] = [
+            numbers[sentence[place][-1]] if begins else NO_LABEL for place, begins in zip(places, first)
+        ]
+        return dict(encoded)
+
+    trainer = Trainer(
+        model,
+        TrainingArguments(
+            out,
+            num_train_epochs=epochs,
+            learning_rate=rate,
+            per_device_train_batch_size=32,
+            per_device_eval_batch_size=32,
+            weight_decay=0.01,
+            eval_strategy="epoch",
+            save_strategy="no",
+            report_to="none",
+        ),
+        data_collator=DataCollatorForTokenClassification(tokenizer),
+        train_dataset=[encode(sentence) for sentence in sentences["train"]],
+        eval_dataset=[encode(sentence) for sentence in sentences["dev"]],
+        processing_class=tokenizer,
+        compute_metrics=scores,
+    )
+    trainer.train()
+    print(trainer.evaluate())
+    trainer.save_model(out)  # weights, tokenizer and code: a folder like FOLDER
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5], *map(float, sys.argv[5:]))
