@@ -3,10 +3,9 @@
 python examples/library_task.py OUT [SENTENCES]
 
 text.txt                      all documents that are not held out: a paragraph a line, an empty line between documents
-train.csv, dev.csv, test.csv  columns text and label, at most SENTENCES of each library in train.csv (4000 by default)
+train.tsv, dev.tsv, test.tsv  columns text and label, at most SENTENCES of each library in train.tsv (4000 by default)
 """
 
-import csv
 import importlib.util
 import random
 import sys
@@ -55,9 +54,9 @@ def main(out: Path, most: int = 4000) -> None:
             mine = [sentence for where, sentence in found if where == part and seen[sentence] == 1]
             rows += [(sentence, label) for sentence in draw.sample(mine, min(limit, len(mine)))]
         draw.shuffle(rows)
-        with (out / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("text", "label"), *rows])
-        print(f"{out / part}.csv: {len(rows):,} rows, {dict(Counter(label for _, label in rows))}")
+        lines = [f"{' '.join(sentence.split())}\t{label}\n" for sentence, label in rows]
+        (out / f"{part}.tsv").write_text("".join(["text\tlabel\n", *lines]), encoding="utf-8")
+        print(f"{out / part}.tsv: {len(rows):,} rows, {dict(Counter(label for _, label in rows))}")
 
 
 if __name__ == "__main__":
