@@ -45,7 +45,6 @@ PROGRAMS = {
     "scripts/study.sh": "hours: tests/end_to_end/test_study.py",
     "scripts/prepare_translation.sh": "needs two languages: tests/data/translation",
     "scripts/translate_train.sh": "days on GPUs: tests/plan",
-    "scripts/translate.sh": "needs a checkpoint: tests/inference",
     "fairseq-train": "hours on a GPU: tests/end_to_end/test_training.py",
     "fairseq-hydra-train": "hours on GPUs: tests/end_to_end/test_training.py",
     "fairseq-preprocess": "needs text: tests/conftest.py",
@@ -201,9 +200,6 @@ def check_script(script, arguments, environment):
         flags_are_in(ROOT / "lab/study.py", arguments)
     elif script in ("scripts/quickstart.sh", "scripts/test.sh", "scripts/wheelhouse.sh", "lab/benchmarks/gpu.sh"):
         assert all(argument in text for argument in arguments)
-    elif script == "scripts/translate.sh":
-        checkpoint, *others = arguments
-        parse(runs[1], [checkpoint, *([] if others[0].startswith("--") else ["--input"]), *others])
     else:
         benchmark = re.search(r"tupe sweep ([a-z]+)", text)
         parsed = parse(runs[1], [*(benchmark.groups() if benchmark else ()), *arguments])

@@ -12,8 +12,7 @@ try:
     import tupe.optim
     import tupe.tasks.multilingual_masked_lm
     import tupe.tasks.question_answering
-    import tupe.tasks.sentence_prediction
-    import tupe.tasks.token_classification  # noqa: F401
+    import tupe.tasks.sentence_prediction  # noqa: F401
 except ModuleNotFoundError as error:
     if (error.name or "tupe").partition(".")[0] == "tupe":
         raise

@@ -19,7 +19,7 @@ install() {
     rm -f "$stamp"
     pip_install pip setuptools wheel
     pip_install torch
-    pip_install numpy cython setuptools-scm # the sources of fairseq and of seqeval are built with them
+    pip_install numpy cython setuptools-scm # the sources of fairseq are built with them
     pip_install --no-build-isolation fairseq-fixed # in isolation it would build against a second torch
     pip_install --no-build-isolation --editable ".[$1]"
     # an editable installation is asked last: in the folder above a clone called tupe, Python would import that

@@ -16,8 +16,7 @@ from tests.samples import WORDS, dictionary_of
 from tupe.criterions import TupeElectraCriterion, TupeMaskedLmCriterion, throughput
 from tupe.criterions.electra import BINS, TupeElectraCriterionConfig, histogram
 from tupe.criterions.metrics import area_under_curve, detection
-from tupe.errors import UserError
-from tupe.models import ElectraModel, TupeModel
+from tupe.models import ElectraModel
 from tupe.models.config import CONFIGS
 
 BOS, PAD, EOS = 0, 1, 2
@@ -246,7 +245,7 @@ def test_one_gradient_however_an_update_is_split(task, model, sample, lengths):
     for name, gradient in whole.items():
         scale = gradient.abs().max().item() + 1e-3  # the losses are of float32
         torch.testing.assert_close(total[name] / sizes, gradient, rtol=0, atol=1e-6 * scale, msg=name)
-    one, many = ({**logged(task, *some), "padding": None} for some in ([log], logs))
+    one, many = (logged(task, *some) for some in ([log], logs))
     assert one == pytest.approx(many, abs=1e-3)
 
 
@@ -362,17 +361,6 @@ def test_operations_are_those_that_pytorch_counts(task):
     with counter, torch.backends.mkldnn.flags(enabled=False):
         criterion(task)(model, sample)[0].backward()
     assert throughput.training_flops(model, 128, 32, 20) == pytest.approx(counter.get_total_flops(), rel=0.01)
-
-
-def test_what_does_not_belong_together(task, model, sample):
-    for rate in (0.0, 1.0):
-        with pytest.raises(UserError, match=r"mask_prob above 0 and below 1, not"):
-            criterion(SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(mask_prob=rate, seed=1)}))
-    plain = TupeModel.build_model(CONFIGS["tupe_tiny"](encoder_layers=1), task)
-    with pytest.raises(UserError, match=r"set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"):
-        criterion(task)(plain, sample)
-    with pytest.raises(UserError, match=r"set --criterion tupe_electra, or an --arch without electra_"):
-        TupeMaskedLmCriterion(MaskedLmConfig(tpu=False), task)(model, sample)
 
 
 def test_both_learn(task):

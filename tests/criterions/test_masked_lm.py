@@ -13,7 +13,6 @@ from torch import nn
 
 from tests.samples import WORDS, dictionary_of
 from tupe.criterions import TupeMaskedLmCriterion
-from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 
@@ -155,8 +154,3 @@ def test_half_precision_logits_give_a_float32_loss(task, model, dtype):
 
     loss, _, _ = criterion(TupeMaskedLmCriterion, task)(Half(), batch([5, 5], [1, 2, 3]))
     assert loss.dtype == torch.float32
-
-
-def test_another_model_is_refused(task):
-    with pytest.raises(UserError, match=r"the model is a Linear: set --arch tupe_base"):
-        criterion(TupeMaskedLmCriterion, task)(nn.Linear(2, 2), batch([5], [1]))

@@ -18,7 +18,6 @@ from tests.samples import dictionary_of
 from tupe.criterions import TupeSentencePredictionCriterion
 from tupe.criterions import sentence_prediction as module
 from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterionConfig
-from tupe.errors import UserError
 
 
 def criterion(regression_target=False, labels=("0", "1")):
@@ -209,73 +208,3 @@ def test_metrics_survive_a_reset_and_a_checkpoint():
             meters.load_state_dict(saved)
             loss.reduce_metrics([loss(Recalls(scores), batch([0, 1], target))[2]])
         assert meters.get_smoothed_values() == before
-
-
-def test_wrong_input_is_refused():
-    with pytest.raises(UserError, match="no classification head sentence_classification_head"):
-        criterion()(nn.Linear(1, 1), batch([0], [0]))
-    sample = batch([0], [0])
-    del sample["target"]
-    with pytest.raises(UserError, match="no labels"):
-        criterion()(Recalls([[0.0, 1.0]]), sample)
-    with pytest.raises(UserError, match="the task SimpleNamespace lacks"):
-        TupeSentencePredictionCriterion(
-            TupeSentencePredictionCriterionConfig(), SimpleNamespace(target_dictionary=dictionary_of())
-        )
-
-
-def weighted(text, counts=([6, 2], 8), **fields):
-    """The criterion of a task with these counts of its classes."""
-    dictionary = dictionary_of(*(f"c{index}" for index in range(len(counts[0]))))
-    cfg = SimpleNamespace(
-        num_classes=len(counts[0]), **{name: fields.pop(name) for name in ("multi_label",) if name in fields}
-    )
-    task = SimpleNamespace(
-        label_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg, class_counts=lambda: counts
-    )
-    return TupeSentencePredictionCriterion(TupeSentencePredictionCriterionConfig(class_weights=text, **fields), task)
-
-
-def test_balanced_weights_equal_scikit_learn():
-    from sklearn.utils.class_weight import compute_class_weight
-
-    expected = compute_class_weight("balanced", classes=np.arange(3), y=[0] * 5 + [1] * 2 + [2])
-    found = weighted("balanced", ([5, 2, 1], 8))
-    assert found.weights.tolist() == pytest.approx(expected.tolist())
-    model, target = Recalls([[0.5, -1, 2], [1, 0, 0]]), torch.tensor([0, 2])
-    loss, _, _ = found(model, batch([0, 1], target))
-    expected = nn.functional.cross_entropy(model.scores, target, torch.tensor(expected).float(), reduction="sum")
-    assert loss.item() == pytest.approx(expected.item())
-
-
-def test_several_labels_are_binary_decisions():
-    target = torch.tensor([[1.0, 0, 1], [0, 0, 0]])
-    model = Recalls([[0.5, -1, -2], [-1, -1, 1]])
-    found = weighted("balanced", ([1, 1, 1], 4), multi_label=True)
-    assert found.weights.tolist() == [3, 3, 3]
-    loss, size, _ = found(model, batch([0, 1], target))
-    expected = nn.functional.binary_cross_entropy_with_logits(model.scores, target, pos_weight=torch.full((3,), 3.0))
-    assert (loss / size).item() == pytest.approx(expected.item())
-    assert weighted("balanced", ([1, 4, 2], 4), multi_label=True).weights.tolist() == [3, 1, 1]
-    values = evaluate(weighted("", multi_label=True, counts=([1, 1, 1], 4)), model, target, [[0], [1]])
-    assert (values["accuracy"], values["micro_f1"]) == (0, 50.0)  # one right, one too many, one too few
-
-
-@pytest.mark.parametrize(
-    ("text", "counts", "expected"),
-    [
-        ("balanced", ([8, 0], 8), "no training example has the class 'c1'"),
-        ("1,2,3", ([4, 4], 8), "or 2 numbers above 0 in the order of the classes"),
-        ("1,-2", ([4, 4], 8), "or 2 numbers above 0"),
-        ("1,nan", ([4, 4], 8), "or 2 numbers above 0"),
-        ("even", ([4, 4], 8), "class_weights is 'even'"),
-    ],
-)
-def test_weights_that_cannot_be(text, counts, expected):
-    with pytest.raises(UserError, match=expected):
-        weighted(text, counts)
-
-
-def test_a_regression_has_no_weights():
-    with pytest.raises(UserError, match="a regression has no classes"):
-        weighted("balanced", regression_target=True)

@@ -2,17 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.commands import ROOT
 from tupe.experiments import job
 from tupe.experiments.job import keep_best, one_gpu, reason
 from tupe.experiments.runs import Run
 from tupe.experiments.sweep import multirun
-from tupe.files import lock
 
 
 @pytest.mark.parametrize(
@@ -63,20 +59,6 @@ def test_only_the_best_checkpoint_of_a_task_is_kept(tmp_path):
     keep_best(tmp_path / "RTE")
     left = {path.parent for path in tmp_path.glob("RTE/*/*/checkpoint_best.pt")}
     assert left == {tmp_path / Run("RTE", 2e-5, 1).folder, unfinished}
-
-
-def test_lock_is_of_one_process_and_ends_with_it(tmp_path):
-    code = "import sys; from pathlib import Path; from tupe.files import lock\n"
-    code += "with lock(Path(sys.argv[1])) as mine: print(mine is not None, flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", code, str(tmp_path / "a.lock")]
-    other = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert other.stdout.readline() == "True\n"
-    with lock(tmp_path / "a.lock") as mine:
-        assert mine is None
-    other.kill()
-    other.communicate()
-    with lock(tmp_path / "a.lock") as mine:
-        assert mine is not None
 
 
 def test_runs_share_no_gpu(tmp_path, monkeypatch):

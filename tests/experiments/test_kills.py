@@ -43,7 +43,7 @@ if __name__ == "__main__":
 """
 #: The real package but for this module.
 PACKAGE = "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"
-KEPT = ("log", "result.json", "hydra_train.log", ".tupe.json", ".tupe.lock")
+KEPT = ("log", "result.json", "hydra_train.log", "settings.json", ".lock")
 RUNS = [Run("CoLA", 2e-5, seed) for seed in range(1, 5)]
 
 
@@ -112,5 +112,5 @@ def test_a_sweep_that_is_killed(tmp_path):
     left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     kept = {f"{run.folder}/{name}" for run in RUNS for name in KEPT}
     locks = {f"{run.folder.parent}/.{run.folder.name}.lock" for run in RUNS} | {"CoLA/.best.lock"}
-    assert left == {"sweep.json", ".tupe.json", ".tupe.lock", f"{RUNS[-1].folder}/checkpoint_best.pt", *kept, *locks}
+    assert left == {"sweep.json", ".lock", f"{RUNS[-1].folder}/checkpoint_best.pt", *kept, *locks}
     assert len(json.loads((out / "sweep.json").read_text())["runs"]) == 4

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from tupe.errors import UserError
 from tupe.experiments import queue
 from tupe.experiments.process import Process
 from tupe.experiments.queue import Progress, do_runs, finish
+from tupe.util import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,7 @@
 import json
 
-import pytest
 import torch
 
-from tests.samples import write_checkpoint
-from tupe.errors import UserError
 from tupe.experiments.result import finetuning_result
 
 
@@ -35,19 +32,3 @@ def test_metrics_are_of_the_very_validation_that_was_best(tmp_path):
     assert result.model == "tupe_tiny"
     assert finetuning_result(tmp_path, model="electra_tupe_tiny").model == "electra_tupe_tiny"
     assert finetuning_result(tmp_path).model == "electra_tupe_tiny"  # as before
-
-
-def test_what_is_no_folder(tmp_path):
-    (tmp_path / "file").touch()
-    for name in ("file", "none"):
-        with pytest.raises(UserError, match=rf"there is no folder .*{name}: give that of a fine-tuning"):
-            finetuning_result(tmp_path / name)
-
-
-def test_a_pre_training_has_no_such_result(tmp_path):
-    write_checkpoint(tmp_path / "checkpoint_best.pt", tmp_path)
-    with pytest.raises(
-        UserError, match=r"is a training of the task masked_lm, which is no fine-tuning: give the folder"
-    ):
-        finetuning_result(tmp_path)
-    assert not (tmp_path / "result.json").exists()

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 
 from tupe.cli.main import main
 from tupe.data.xtreme import TEST_LANGUAGES
-from tupe.errors import UserError
 from tupe.experiments.columns import GLUE, XTREME
 from tupe.experiments.formats import as_csv, as_json, markdown
 from tupe.experiments.plan import Plan
 from tupe.experiments.published import PUBLISHED
-from tupe.experiments.runs import Run, failure, grid, result
+from tupe.experiments.runs import Run, grid
 from tupe.experiments.table import Cell, Row, read_sweep, shown
+from tupe.util import UserError
 
-PLAN = {"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()}
+PLAN = {
+    **{"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()},
+    "data_sha256": {},
+}
 
 
 def finish(out, run, score, metric="", **metrics):
@@ -48,14 +51,6 @@ def out(tmp_path):
             finish(tmp_path, Run("MNLI", lr, seed), score, valid1={"accuracy": 90.0 + seed if lr == 2e-5 else 99.0})
     fail(tmp_path, Run("MNLI", 3e-5, 2), "out of memory")
     return tmp_path
-
-
-def test_a_result_that_is_damaged_is_told(out):
-    run = Run("CoLA", 2e-5, 2)
-    (out / run.folder / "result.json").write_text('{"score": "60"}')
-    row = read_sweep(out)
-    assert row.cells["CoLA"].finished == 5
-    assert "result.json is not what scripts/finetune_glue.sh writes (score is '60', " in row.failed[run]
 
 
 def test_median_then_best_learning_rate(out):
@@ -229,26 +224,17 @@ def test_score_is_the_largest_median_whatever_the_scores(tmp_path_factory, score
     assert read_sweep(out).cells["RTE"].score == max(statistics.median(s) for s in scores.values())
 
 
-def test_damaged_result_is_no_result(tmp_path):
-    for text in ("", "[]", '{"score"', '{"other": 1}', "\x00"):
-        (tmp_path / "result.json").write_text(text)
-        assert result(tmp_path) is None
-    assert failure(tmp_path) is None
-
-
 def test_plan_grows_but_never_changes(tmp_path):
-    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), data_sha256={"CoLA": "1"}, **PLAN)
+    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), **{**PLAN, "data_sha256": {"CoLA": "1"}})
     first.join(tmp_path)
-    moved = {**PLAN, "data": "elsewhere"}
-    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), data_sha256={"RTE": "2"}, **moved).join(tmp_path)
+    moved = {**PLAN, "data": "elsewhere", "data_sha256": {"RTE": "2"}}
+    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), **moved).join(tmp_path)
     assert more.data_sha256 == {"CoLA": "1", "RTE": "2"}
     assert more.runs == (Run("CoLA", 1e-5, 1), Run("RTE", 1e-5, 1))
     assert Plan.load(tmp_path) == more
     for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
-        with pytest.raises(UserError, match="choose another folder"):
+        with pytest.raises(UserError, match="Choose another folder"):
             Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
-    with pytest.raises(UserError, match=r"1e-05 and 1\.00000001e-05 have one folder, CoLA/lr_1e-05: round"):
-        Plan(runs=tuple(grid(["CoLA"], [1.00000001e-5], [1])), **PLAN).join(tmp_path)
     assert Plan.load(tmp_path) == more
 
 
@@ -267,20 +253,12 @@ def test_plans_that_are_joined_at_once(tmp_path):
     assert {run.seed for run in Plan.load(tmp_path / "out").runs} == set(range(8))
 
 
-def test_command_refuses_what_is_no_sweep(tmp_path, capsys):
-    assert main(["table", str(tmp_path)]) == 1
-    assert "sweep.json" in capsys.readouterr().err
-    (tmp_path / "sweep.json").write_text("{}")
-    assert main(["table", str(tmp_path)]) == 1
-    assert "not what tupe sweep, scripts/glue.sh or scripts/xtreme.sh writes" in capsys.readouterr().err
-
-
 def test_command_wants_different_names(out, capsys):
     assert main(["table", str(out), str(out)]) == 1
     assert "LABEL=PATH" in capsys.readouterr().err
     assert main(["table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
     assert "| again |" in (out / "t.md").read_text()
-    assert main(["table", f"a|b\n={out}"]) == 0
+    assert main(["table", f"a|b={out}"]) == 0
     assert "| a\\|b |" in capsys.readouterr().out
 
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from tests.commands import train, train_log
-from tupe.errors import UserError
 from tupe.fairseq_patches.optimizers import use_exact_states
 from tupe.optim import fused_adamw
-from tupe.optim.fused_adamw import DecoupledAdam, parse_betas, portions
+from tupe.optim.fused_adamw import DecoupledAdam, portions
 
 SHAPES = ((7, 5), (11,), (3, 2, 4), ())
 
@@ -186,13 +185,6 @@ def test_gradients_are_clipped_as_fairseq_clips_them():
     assert ours.clip_grad_norm(1.0) == 0
 
 
-def test_betas():
-    assert parse_betas("(0.9, 0.98)") == parse_betas([0.9, 0.98]) == (0.9, 0.98)
-    for wrong in ("0.9", "(0.9,)", "[0.9, 1]", "print()", "(0.9", None, [0.9, "x"]):
-        with pytest.raises(UserError, match="adam_betas is"):
-            parse_betas(wrong)
-
-
 def test_real_runs(corpus, tmp_path):
     """`fairseq-train` with it, continued from the middle by itself bit for bit, and by `adam`."""
     tiny = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
@@ -223,10 +215,3 @@ def test_no_decay_of_what_is_no_matrix():
     for p, without, decayed in zip(ours, none, all_of_them):
         same([p], [decayed if p.ndim > 1 else without])
         assert not torch.equal(without, decayed)
-
-
-def test_what_cannot_be_told_apart():
-    cfg = OmegaConf.merge(OmegaConf.structured(fused_adamw.FusedAdamWConfig()), {"lr": [0.1]})
-    cfg.decay_matrices_only = True
-    with pytest.raises(UserError, match="one by one: set --fp16-no-flatten-grads"):
-        fused_adamw.FusedAdamW(cfg, [torch.nn.Parameter(torch.zeros(9))])

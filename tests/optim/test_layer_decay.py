@@ -1,7 +1,6 @@
 """Shares of the learning rate by layer, on every optimizer and in every precision."""
 
 import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,11 +9,10 @@ from omegaconf import OmegaConf
 
 from tests.models.small import small_dictionary, small_model
 from tests.optim.test_fused_adamw import WRAPPERS, parameters, same, steps, wrapped
-from tupe.errors import UserError
 from tupe.fairseq_patches.optimizers import use_exact_states
 from tupe.models.summary import meta_model
 from tupe.optim.fused_adamw import DecoupledAdam
-from tupe.optim.layer_decay import head_axes, shares, split_groups
+from tupe.optim.layer_decay import head_axes, shares
 from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
 
 #: In the order of `parameters()` of tests/optim/test_fused_adamw.py, as of a model of two layers.
@@ -34,18 +32,17 @@ def schedule(optimizer, **fields):
     return built
 
 
-@pytest.mark.parametrize("official", [False, True])
-def test_share_of_every_parameter(official):
+def test_share_of_every_parameter():
     """TUPE-R of two layers at decay 0.8: whatever is below the first layer has the power 3, a layer 2 and 1."""
     model = meta_model("tupe_r_tiny", 50, 16, encoder_layers=2, encoder_normalize_before=True)
-    found = shares([name for name, _ in model.named_parameters()], 0.8, official)
+    found = shares([name for name, _ in model.named_parameters()], 0.8)
     below = {"embed_tokens.weight", "layernorm_embedding.weight", "layernorm_embedding.bias", "position_bias."}
     for name, share in found.items():
         inside = name.partition("encoder.sentence_encoder.")[2]
         power = 0 if not inside else {"layers.0": 2, "layers.1": 1, "layer_no": 1}.get(inside[:8], 3)
         if power == 3:
             assert inside in below or inside.startswith("position_bias.")
-        assert share == pytest.approx(0.8 ** (power + (official and power > 0))), name
+        assert share == pytest.approx(0.8**power), name
     assert len(set(found.values())) == 4
 
 
@@ -151,16 +148,6 @@ def test_no_decay_is_one_group():
     optimizer, _ = wrapped("adam", "fp32")
     schedule(optimizer, layer_decay=1.0).step_update(3)
     assert len(optimizer.param_groups) == 1
-
-
-def test_refused():
-    optimizer, _ = wrapped("adam", "fp32")
-    for decay in (0.0, 1.5, -1.0):
-        with pytest.raises(UserError, match=r"layer_decay is .*, but must be above 0 and at most 1"):
-            schedule(optimizer, layer_decay=decay)
-    flat = SimpleNamespace(param_groups=[{"params": [torch.nn.Parameter(torch.zeros(9))], "lr": 1.0}])
-    with pytest.raises(UserError, match="set --fp16-no-flatten-grads"):
-        split_groups(flat, shares(NAMES, 0.5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

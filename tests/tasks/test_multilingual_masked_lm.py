@@ -1,4 +1,4 @@
-"""Pre-training over many languages: what an epoch draws, again and again the same; what is validated, and planned."""
+"""Pre-training over many languages: what an epoch draws, again and again the same, and what is validated."""
 
 import shutil
 
@@ -8,10 +8,7 @@ import torch
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from omegaconf import OmegaConf
 
-from tests.commands import ROOT
 from tests.samples import write_dictionary
-from tupe.errors import UserError
-from tupe.plan import Launch, plan, read_config
 from tupe.tasks.multilingual_masked_lm import MultilingualMaskedLMConfig, MultilingualMaskedLMTask
 
 SIZES = {"de": 40, "en": 400, "sw": 4}  # sequences for training, each a block
@@ -99,42 +96,6 @@ def test_validation_is_of_all_and_of_each(data):
         assert len(task.dataset(f"valid_{name}")) == 3
     alone = make_task(data)
     assert sorted(drawn(alone, 1, "valid_sw")[0]["sw"]) == [0, 1, 2] and list(alone.datasets) == ["valid_sw"]
-
-
-@pytest.mark.parametrize(
-    ("spoil", "fields", "said"),
-    [
-        (None, {"langs": "de,fr"}, r"task\.langs=de,fr names fr, but .* has de, en, sw"),
-        (None, {"langs": ","}, "names nothing"),
-        (None, {"shorten_data_split_list": "train"}, r"nothing reads task\.shorten_data_split_list here: without it"),
-        (None, {"multilang_sampling_alpha": 1.5}, "sampling of languages is 1.5: it must be between 0 and 1"),
-        ("sw/train.idx", {}, r"there is no .*sw/train\.idx"),
-        ("sw/train.bin", {}, r"train\.bin has 0 bytes, not the"),
-        ("languages", {}, "has no folder that is called by a language"),
-    ],
-)
-def test_what_is_wrong_is_told(spoil, fields, said, data, tmp_path):
-    folder = shutil.copytree(data, tmp_path / "data")
-    if spoil == "languages":
-        for name in SIZES:
-            (folder / name).rename(folder / f"language-{name}")
-    elif spoil and spoil.endswith(".bin"):
-        (folder / spoil).write_bytes(b"")
-    elif spoil:
-        (folder / spoil).unlink()
-    with pytest.raises(UserError, match=said):
-        make_task(folder, **fields).load_dataset("train")
-
-
-@pytest.mark.parametrize("name", ["multilingual", "multilingual_small"])
-def test_the_plan_knows_languages(name, data):
-    common = [f"task.data={data}", "model._name=tupe_tiny"]
-    lines = list(plan(read_config(ROOT / "configs/pretraining", name, common), Launch()))
-    assert "305 symbols" in lines[0]
-    assert "training data of 3.55k tokens" in lines[2]
-    if name == "multilingual":
-        assert "= 4,096 sequences an update, of 512 tokens each" in lines[1]
-        assert lines[2].startswith("125,000 updates: 262G tokens")
 
 
 def test_names_of_languages_may_end_like_others(data, tmp_path):

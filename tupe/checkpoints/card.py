@@ -26,7 +26,6 @@ _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
 _PIPELINES = {
     "MaskedLM": "fill-mask",
     "SequenceClassification": "text-classification",
-    "TokenClassification": "token-classification",
     "QuestionAnswering": "question-answering",
 }
 _CITATIONS = {
@@ -283,18 +282,9 @@ def _limits(about: About) -> str:
             "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: "
             "1% of Vietnamese lines of CC-100 get other subwords than in training, fewer than 0.1% of others."
         )
-    own, kind, labels = about.loaded.own, about.loaded.kind, about.loaded.labels
-    if own is not None and own.scale is not None:
-        lowest, scale = own.offset, own.scale
-        lines.append(f"The output is between 0 and 1; {lowest:.9g} + {scale:.9g} x output is the number.")
-    elif own is not None and own.multi_label:
-        lines.append(
-            "A text has every label whose probability (sigmoid) is above 0.5; ask the pipeline for `top_k=None`."
-        )
-    elif kind == "TokenClassification":
-        lines.append("A word's label is that of its first token; those of its other tokens were not learnt.")
-    elif labels and len(labels) == 1:
-        lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
+    labels = about.loaded.labels
+    if labels and len(labels) == 1:
+        lines.append("The output is a score from 0 to 1: the number divided by the task's scale (STS-B's is 5).")
     if about.fields["segment"] != "none":
         separators = " ".join(["</s>"] * about.fields["pair_separators"])
         lines.append(

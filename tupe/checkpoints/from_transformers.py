@@ -15,7 +15,6 @@ from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
-from tupe.tasks.token_classification import TupeTokenClassificationConfig
 from tupe.util import read_json
 
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
@@ -82,11 +81,6 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
     if getattr(model, "span_head", None) is not None:
         criterion = {"_name": "tupe_question_answering"}
         task = {**_question_answering(origin, longest), **criterion}
-    if getattr(model, "token_head", None) is not None:
-        criterion = {"_name": "tupe_token_classification"}
-        windows = {"max_positions": longest, "doc_stride": origin.get("doc_stride")}
-        number = model.token_head.out_features
-        task = {**vars(TupeTokenClassificationConfig(data="", num_classes=number, **windows, seed=1)), **criterion}
     write_checkpoint(target, model, model.args._name, task, criterion)
     return missing
 

@@ -24,8 +24,6 @@ from tupe.checkpoints.transformers_format import (
 )
 from tupe.data.corpus.manifest import versions
 from tupe.data.corpus.tokenizers import JSON, MODEL
-from tupe.data.glue.own import description
-from tupe.data.glue.tasks import Task
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.models.config import ElectraConfig, TupeConfig
 from tupe.models.tupe import TupeModel
@@ -45,9 +43,8 @@ class Loaded:
     updates: int  # how many it was trained for
     head: str | None  # the classification head of the task that it was fine-tuned for
     labels: list[str] | None  # its classes; one name without meaning for a regression
-    kind: str  # `MaskedLM`, `SequenceClassification`, `TokenClassification` or `QuestionAnswering`
+    kind: str  # `MaskedLM`, `SequenceClassification` or `QuestionAnswering`
     untrained: bool = False  # whether its language-model head is, as it was a discriminator
-    own: Task | None = None  # the description of the task of one's own that it was fine-tuned for
 
     @property
     def name(self) -> str:
@@ -64,12 +61,10 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     _check_fields(checkpoint, opened.config)
     opened.check_classes(data)
     model, fairseq_task = opened.model(data)
-    head = labels = own = None
+    head = labels = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
-    if opened.task.get("_name") == "tupe_token_classification":
-        kind, labels, own = "TokenClassification", fairseq_task.classes, description(data)
-    elif opened.task.get("_name") == "tupe_sentence_prediction":
-        kind, head, own = "SequenceClassification", fairseq_task.cfg.classification_head_name, description(data)
+    if opened.task.get("_name") == "tupe_sentence_prediction":
+        kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
         labels = ["LABEL_0"]
         if not fairseq_task.cfg.regression_target:
             known = fairseq_task.label_dictionary
@@ -77,7 +72,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     untrained = kind == "MaskedLM" and "encoder.lm_head.bias" not in opened.weights
     symbols = fairseq_task.source_dictionary.symbols
     model = model.eval().float()
-    return Loaded(model, symbols, opened.state["cfg"], opened.updates, head, labels, kind, untrained, own)
+    return Loaded(model, symbols, opened.state["cfg"], opened.updates, head, labels, kind, untrained)
 
 
 def _check_fields(checkpoint: Path, config: TupeConfig) -> None:

@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> None:
         compare=args.verify,
     )
     print("\n".join(lines))
-    print(f"wrote {args.out}: checkpoint.pt, and what prepare-task, prepare-glue, prepare-qa take as CORPUS")
+    print(f"wrote {args.out}: checkpoint.pt, and what prepare-glue and prepare-qa take as CORPUS")

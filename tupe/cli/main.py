@@ -23,10 +23,9 @@ from tupe.util import UserError, import_own
 GROUPS = {
     "examine a machine": ("doctor",),
     "begin from a pre-trained model": ("import",),
-    "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-task", "prepare-translation"),
+    "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
     "train": ("plan", "average-checkpoints", "extend-positions", "warm-start"),
     "fine-tune": ("finetune", "sweep", "table", "predict", "qa-score"),
-    "translate": ("translate", "bleu"),
     "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),
     "take elsewhere": ("export", "export-onnx", "export-electra", "convert-release"),
 }

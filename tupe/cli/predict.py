@@ -1,7 +1,7 @@
 """Predicts test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
 
-OUT gets SPLIT.json and SPLIT.nbest.json for questions, test.tsv for a task of your own, and test.conll for words. The
-scores are printed where the answers or labels are known.
+OUT gets SPLIT.json and SPLIT.nbest.json for questions, and TASK.tsv for texts. The scores are printed where the answers
+or labels are known.
 Example: tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de test-zh
 """
 
@@ -19,7 +19,7 @@ WINDOWS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=Path, help="checkpoint_best.pt of the best run of the task")
-    add("data", metavar="DATA", type=Path, help="of prepare-task, prepare-qa or, as data/glue/RTE, prepare-glue")
+    add("data", metavar="DATA", type=Path, help="prepared task, as data/glue/RTE, or questions")
     add("out", type=Path, metavar="OUT", help="folder of the files")
     add("--partial", action="store_true", help="GLUE: take test sets that do not have as many rows as published")
     add("--splits", nargs="+", default=[], metavar="SPLIT", help="questions: which (default: all test sets)")
@@ -31,24 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     import json
 
-    from tupe.checkpoints.load import open_checkpoint
-    from tupe.data.glue.own import description
-    from tupe.inference.answers import answers_questions, predict_answers
-    from tupe.inference.predict import predict, predict_own
+    from tupe.inference.answers import predict_answers
+    from tupe.inference.predict import predict
 
-    holds_questions = any(args.data.glob("*/report.json"))
-    checkpoint = open_checkpoint(args.checkpoint)
-    questions = holds_questions or answers_questions(checkpoint)
-    own = description(args.data)
-    if own is not None:
-        for path, scores in predict_own(checkpoint, args.data, own, args.out).items():
-            print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")
+    if any(args.data.glob("*/report.json")):
+        settings = {name: getattr(args, name) for name in WINDOWS if getattr(args, name) is not None}
+        for split, scores in predict_answers(args.checkpoint, args.data, args.out, args.splits, **settings).items():
+            print(f"{split}: {json.dumps(scores) if scores else 'its answers are not known'}")
+        print(f"predictions: {args.out}")
         return
-    if not questions:
-        for path in predict(checkpoint, args.data, args.out, args.partial):
-            print(f"predictions: {path}")
-        return
-    settings = {name: getattr(args, name) for name in WINDOWS if getattr(args, name) is not None}
-    for split, scores in predict_answers(checkpoint, args.data, args.out, args.splits, **settings).items():
-        print(f"{split}: {json.dumps(scores) if scores else 'its answers are not known'}")
-    print(f"predictions: {args.out}")
+    for path, scores in predict(args.checkpoint, args.data, args.out, args.partial).items():
+        print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")

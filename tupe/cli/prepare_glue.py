@@ -8,7 +8,6 @@ import argparse
 from pathlib import Path
 
 from tupe.data.glue.tasks import TASKS
-from tupe.data.xtreme import TEST_LANGUAGES
 from tupe.util import available_cores
 
 
@@ -20,15 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("names", metavar="TASK", nargs="*", default=[], help=f"{', '.join(TASKS)} (default: all in GLUE_DIR)")
     add("--tasks", type=Path, metavar="FILE", help="YAML of tasks of your own, whose files are in GLUE_DIR")
     add("--partial", action="store_true", help="take files that do not have as many rows as published")
-    add("--verify", action="store_true", help="check all checksums of tasks that are done")
     add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.manifest import Manifest
-    from tupe.data.glue.prepare import other_languages, prepare, present
+    from tupe.data.glue.prepare import prepare, present
     from tupe.data.glue.reader import read_tasks
-    from tupe.data.glue.report import lines
     from tupe.data.parallel import pool
 
     known = read_tasks(args.tasks, args.glue) if args.tasks else TASKS
@@ -37,8 +34,6 @@ def run(args: argparse.Namespace) -> None:
         print(f"not in {args.glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        for content in prepare(chosen, args.glue, corpus, args.out, args.partial, args.verify, map_):
-            print("\n".join(lines(content)), flush=True)
-        for name in (name for task in chosen for name in other_languages(task, args.glue)):
-            print(f"warning: {name} is left out: {', '.join(TEST_LANGUAGES['XNLI'])} are the languages of XNLI")
+        for content in prepare(chosen, args.glue, corpus, args.out, args.partial, map_):
+            print("\n".join(content.lines()), flush=True)
     print(f"data: {args.out}")

@@ -7,7 +7,6 @@ Example: tupe sweep glue --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tupe.experiments.runs import grid
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("benchmark", choices=BENCHMARKS, help="run its tasks, rates and seeds; own: tasks of tupe prepare-task")
+    add("benchmark", choices=BENCHMARKS, help="run its tasks, rates and seeds; own: tasks of your own in DATA")
     add("--tasks", type=_listed(str), metavar="A,B", help="default: all of the benchmark, or of your own in DATA")
     add("--lrs", type=_listed(float), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE")
     add("--seeds", type=_listed(int), metavar="A,B", help="default: 1,2,3,4,5")
@@ -39,17 +38,14 @@ def _listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.data.glue.own import own_tasks
+    from tupe.data.glue.reader import own_tasks
     from tupe.experiments.formats import markdown
     from tupe.experiments.sweep import make_plan, sweep
     from tupe.experiments.table import read_sweep
 
     benchmark = BENCHMARKS[args.benchmark]
-    if args.benchmark == "own":
-        benchmark = replace(benchmark, tasks=tuple(own_tasks(args.data)))
-    given = (args.tasks, args.lrs, args.seeds)
-    papers = (benchmark.tasks, benchmark.learning_rates, benchmark.seeds)
-    tasks, lrs, seeds = (list(default if asked is None else asked) for asked, default in zip(given, papers))
+    tasks = args.tasks or list(benchmark.tasks or own_tasks(args.data))
+    lrs, seeds = args.lrs or benchmark.learning_rates, args.seeds or benchmark.seeds
     runs = grid(tasks, lrs, seeds)
     ours = [override for override in args.overrides if not override.lstrip("+~").startswith("hydra")]
     plan = make_plan(args.checkpoint, args.data, ours, runs).join(args.out)

@@ -9,15 +9,13 @@ import torch
 import torch.nn.functional as F
 from fairseq import modules, utils
 from fairseq.criterions import register_criterion
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import SummedCriterion, area_under_curve, detection, log_percent, totals
-from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
-from tupe.errors import UserError
 from tupe.systems import setting
 
 #: Bins of the scores for the area under the curve; the decision changes in the middle.
@@ -29,9 +27,6 @@ class TupeElectraCriterionConfig(FairseqDataclass):
     discriminator_weight: float = setting(50.0, "lambda, weight of the discriminator's loss")
     generator_weight: float = setting(1.0, "weight of the generator's loss")
     sampling_temperature: float = setting(1.0, "of the softmax that words are drawn from")
-    generator_sampling: ChoiceEnum(["train", "eval"]) = setting(
-        "train", "draw from the logits of the loss, with dropout (train), or from others without (eval)"
-    )
 
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
@@ -51,15 +46,9 @@ class TupeElectraCriterion(SummedCriterion):
 
     def __init__(self, cfg: TupeElectraCriterionConfig, task: FairseqTask) -> None:
         super().__init__(task)
-        rate = getattr(task.cfg, "mask_prob", None)
-        if rate is None or not 0 < rate < 1:
-            raise UserError(
-                f"the criterion tupe_electra needs a task with mask_prob above 0 and below 1, not {rate}: "
-                "set --task masked_lm --mask-prob 0.15"
-            )
-        self.generator_weight, self.discriminator_weight = cfg.generator_weight / rate, cfg.discriminator_weight
-        self.temperature, self.with_dropout = cfg.sampling_temperature, str(cfg.generator_sampling) == "train"
-        self.mask_rate, self.seed = rate, task.cfg.seed
+        self.mask_rate, self.seed, self.temperature = task.cfg.mask_prob, task.cfg.seed, cfg.sampling_temperature
+        self.generator_weight = cfg.generator_weight / self.mask_rate
+        self.discriminator_weight = cfg.discriminator_weight
         dictionary = task.source_dictionary
         self.padding, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
 
@@ -71,11 +60,6 @@ class TupeElectraCriterion(SummedCriterion):
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
                 Where it lacks what `MaskedBatches` adds, the device is asked.
         """
-        if not hasattr(model, "discriminator_head"):
-            raise UserError(
-                "the criterion tupe_electra trains a generator and a discriminator, but the model is a "
-                f"{type(model).__name__}: set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"
-            )
         masked, target = sample["net_input"]["src_tokens"], sample["target"]  # (B, T)
         chosen = target.ne(self.padding)
         original = torch.where(chosen, target, masked)
@@ -92,7 +76,6 @@ class TupeElectraCriterion(SummedCriterion):
             masked_tokens=positions,
             uniform=uniform.flatten()[positions],
             temperature=self.temperature,
-            with_dropout=self.with_dropout,
             **known(sample),
         )
 
@@ -116,10 +99,7 @@ class TupeElectraCriterion(SummedCriterion):
             "ntokens": sample["ntokens"],
             "nsentences": sample["nsentences"],
             "sample_size": sample["ntokens"],
-            "nslots": masked.numel(),
         }
-        if self.training:
-            log.update(seconds_at_peak(model, sample["ntokens"], masked.shape[1], len(positions)))
         return loss, sample["ntokens"], log
 
     def uniform(self, model: nn.Module, ids: list[int], length: int) -> Tensor:
@@ -152,7 +132,6 @@ class TupeElectraCriterion(SummedCriterion):
         for name in ("replaced_share", "disc_accuracy", "disc_recall", "disc_specificity", "disc_precision"):
             log_percent(name, "_scores", lambda scores, name=name: detection(scores)[name])
         log_percent("disc_auc", "_scores", area_under_curve)
-        log_throughput(logging_outputs)
 
 
 def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Masked language modelling: cross-entropy and accuracy at the masked positions."""
 
-import inspect
 import math
 
 from fairseq import modules, utils
@@ -10,9 +9,7 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import totals
-from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
-from tupe.errors import UserError
 
 
 @register_criterion("tupe_masked_lm", dataclass=MaskedLmConfig)
@@ -23,8 +20,6 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
     the positions too: neither features nor targets are selected by a mask.
     """
 
-    _model_is_checked = False
-
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
         """Return the summed loss (nats, float32), the number of masked tokens, and what is logged.
 
@@ -34,7 +29,6 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
                 Where it lacks what `MaskedBatches` adds, the device is asked.
         """
-        self._check(model)
         net_input = sample["net_input"]
         positions = sample.get("masked_tokens")  # (N,)
         if positions is None:
@@ -49,38 +43,13 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
             "ntokens": sample["ntokens"],
             "nsentences": sample["nsentences"],
             "sample_size": len(positions),
-            "nslots": net_input["src_tokens"].numel(),
         }
-        if self.training:
-            length = net_input["src_tokens"].shape[1]
-            log.update(seconds_at_peak(model, sample["ntokens"], length, len(positions)))
         return loss, len(positions), log
-
-    def _check(self, model: nn.Module) -> None:
-        if self._model_is_checked:
-            return
-        if hasattr(model, "discriminator_head"):
-            raise UserError(
-                "the model is a generator and a discriminator, which the criterion tupe_masked_lm does not train: set "
-                "--criterion tupe_electra, or an --arch without electra_"
-            )
-        forward = getattr(getattr(model, "encoder", None), "forward", None)
-        if forward is None or "num_tokens" not in inspect.signature(forward).parameters:
-            raise UserError(
-                "the criterion tupe_masked_lm trains the masked language models of this plugin, but the model is a "
-                f"{type(model).__name__}: set --arch tupe_base or another of them, or --criterion masked_lm"
-            )
-        self._model_is_checked = True
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Log loss and accuracy, and how well the device is used; fairseq itself logs `wps`, tokens a second.
-
-        `loss` is in bits a masked token. In percent are `accuracy` of the masked tokens, `padding` of all tokens of a
-        batch, and, in training where it is known, `mfu`, the used share of the devices' peak.
-        """
+        """Log the loss in bits per masked token, and the accuracy in percent of the masked tokens."""
         loss, ncorrect, count = totals(logging_outputs, "loss", "ncorrect", "sample_size")
         metrics.log_scalar("loss", loss / max(count, 1) / math.log(2), count, round=3)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
         metrics.log_scalar("accuracy", 100 * ncorrect / max(count, 1), count, round=2)
-        log_throughput(logging_outputs)

@@ -6,7 +6,7 @@ Pearson and Spearman correlation are taken of all predictions and targets, in an
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -15,8 +15,6 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from scipy.stats import rankdata
 from torch import Tensor
-
-from tupe.errors import UserError
 
 
 def accuracy(counts: list[list[int]]) -> float:
@@ -32,28 +30,12 @@ def f1(counts: list[list[int]]) -> float:
     return 2 * true_positive / positives if positives else 0.0
 
 
-def one_against_others(counts: list[list[int]]) -> list[tuple[int, int, int]]:
-    """Return true positives, false positives and false negatives of each class of a confusion matrix."""
+def macro_f1(counts: list[list[int]]) -> float:
+    """Compute the mean F1 of the classes that occur or are predicted."""
     hits = [counts[i][i] for i in range(len(counts))]
-    return [(hit, sum(column) - hit, sum(row) - hit) for hit, row, column in zip(hits, counts, zip(*counts))]
-
-
-def macro_f1(rows: list[tuple[int, int, int]]) -> float:
-    """Compute the mean F1 of the classes that occur or are predicted; rows are those of `one_against_others`."""
-    found = [2 * hit / (2 * hit + wrong + missed) for hit, wrong, missed in rows if hit + wrong + missed]
+    each = [(hit, sum(row) + sum(column)) for hit, row, column in zip(hits, counts, zip(*counts))]
+    found = [2 * hit / both for hit, both in each if both]
     return sum(found) / len(found) if found else 0.0
-
-
-def micro_f1(rows: list[tuple[int, int, int]]) -> float:
-    """Compute the F1 of all decisions together; rows are those of `one_against_others`."""
-    hit, wrong, missed = (sum(column) for column in zip(*rows))
-    return 2 * hit / (2 * hit + wrong + missed) if hit + wrong + missed else 0.0
-
-
-def has_entities(labels: Iterable[str]) -> bool:
-    """Tell whether labels of words mark entities: `O`, and names after `B-` and `I-` (`E-`, `S-`)."""
-    marks = {label[:2] for label in labels if label != "O"}
-    return bool(marks & {"B-", "I-"}) and marks <= {"B-", "I-", "E-", "S-"}
 
 
 def matthews(counts: list[list[int]]) -> float:
@@ -80,16 +62,10 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     return pearson(rankdata(x), rankdata(y)) if _varies(x) and _varies(y) else 0.0
 
 
-#: Metrics by their names: of a confusion matrix, of one of two classes, of `set_counts`, of two arrays.
-OF_CLASSES = {"accuracy": accuracy, "macro_f1": lambda counts: macro_f1(one_against_others(counts)), "mcc": matthews}
+#: Metrics by their names: of a confusion matrix, of one of two classes, of two arrays.
+OF_CLASSES = {"accuracy": accuracy, "macro_f1": macro_f1, "mcc": matthews}
 OF_TWO_CLASSES = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
-OF_SETS = {"micro_f1": micro_f1, "macro_f1": macro_f1}
 OF_NUMBERS = {"pearson": pearson, "spearman": spearman}
-
-
-def set_counts(true: Tensor, chosen: Tensor) -> Tensor:
-    """Count true positives, false positives and false negatives of several classes, `(C, 3)`, of `(N, C)`, bool."""
-    return torch.stack([true & chosen, ~true & chosen, true & ~chosen], -1).sum(0)
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:
@@ -124,13 +100,6 @@ def area_under_curve(counts: list[list[int]]) -> float:
 
 class SummedCriterion(FairseqCriterion):
     """A criterion whose logged numbers add up, over batches and workers."""
-
-    def require(self, has: bool, what: str, name: str) -> None:
-        """Raise `UserError` unless the task `has` what the criterion `name` reads; a task of that name has it."""
-        if not has:
-            raise UserError(
-                f"the criterion {name} needs {what}, which the task {type(self.task).__name__} lacks: set --task {name}"
-            )
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -26,7 +26,6 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
 
     def __init__(self, task: FairseqTask) -> None:
         super().__init__(task)
-        self.require(hasattr(task.cfg, "max_answer"), "questions", "tupe_question_answering")
         self.longest = task.cfg.max_answer
         self.padding_idx = task.source_dictionary.pad()
 

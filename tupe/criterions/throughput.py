@@ -1,46 +1,8 @@
-"""Estimate which share of a device's peak a pre-training uses: operations of the batches over those possible."""
+"""Count the floating-point operations of a training step."""
 
 import functools
-import re
-from typing import Optional
 
-import torch
-from fairseq.distributed import utils as distributed
-from fairseq.logging import metrics
 from torch import nn
-
-from tupe.criterions.metrics import totals
-
-#: Teraflops with 16-bit numbers, dense, as the makers publish them, by words of the device's name.
-_TERAFLOPS = {
-    "B200": 2250,
-    "H100 PCIe": 756,
-    "H100 NVL": 835,
-    "H100": 989,
-    "H200": 989,
-    "GH200": 989,
-    "A100": 312,
-    "A30": 165,
-    "A40": 150,
-    "A10": 125,
-    "L40S": 362,
-    "L4": 121,
-    "V100": 125,
-    "T4": 65,
-}
-#: Devices whose peak is known.
-KNOWN_DEVICES = tuple(_TERAFLOPS)
-
-
-def peak_flops(name: str) -> Optional[float]:
-    """Return the 16-bit operations a second of the device that PyTorch calls `name`; None if they are not known."""
-    words = set(re.split(r"[\s-]+", name.upper()))
-    return next((1e12 * peak for device, peak in _TERAFLOPS.items() if {*device.upper().split()} <= words), None)
-
-
-@functools.cache
-def _peak(device: torch.device) -> Optional[float]:
-    return peak_flops(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
@@ -76,24 +38,3 @@ def _weights(module: nn.Module) -> int:
         for name, weight in module.named_parameters()
         if weight.ndim == 2 and once.isdisjoint(name.split("."))
     )
-
-
-def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) -> dict[str, float]:
-    """Return how long `training_flops` take at the device's 16-bit peak; 0 if unknown, or in 32 bits.
-
-    All processes log the same keys, or fairseq's sum over them would never end: their GPUs may differ.
-    """
-    weight = model.encoder.sentence_encoder.layers[0].fc1.weight
-    peak = _peak(weight.device)
-    if peak is None or (weight.dtype == torch.float32 and not torch.is_autocast_enabled()):
-        return {"seconds_at_peak": 0.0}
-    return {"seconds_at_peak": training_flops(model, tokens, length, predicted) / peak}
-
-
-def log_throughput(logging_outputs: list[dict]) -> None:
-    """Log `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is above 0."""
-    slots, tokens = totals(logging_outputs, "nslots", "ntokens")
-    metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
-    seconds = float(sum(log.get("seconds_at_peak", 0) for log in logging_outputs))
-    if seconds:
-        metrics.log_speed("mfu", 100 * seconds / distributed.get_data_parallel_world_size(), round=1)

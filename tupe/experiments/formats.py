@@ -5,14 +5,13 @@ import io
 import json
 from typing import Any
 
-from tupe.errors import one_line
 from tupe.experiments.columns import Column
 from tupe.experiments.table import Cell, Row, shown
 
 
 def markdown(rows: list[Row]) -> str:
     """Format the cells of `as_text` as a Markdown table."""
-    heads, *body = ([one_line(cell).replace("|", "\\|") for cell in cells] for cells in as_text(rows))
+    heads, *body = ([cell.replace("|", "\\|") for cell in cells] for cells in as_text(rows))
     lines = [f"| | {' | '.join(heads[1:])} |", "|---|" + "---:|" * (len(heads) - 1)]
     lines += [f"| {' | '.join(cells)} |" for cells in body]
     failed = failures(rows)

@@ -18,13 +18,12 @@ import hydra
 from omegaconf import DictConfig
 
 from tupe.cores import visible_gpus
-from tupe.errors import UserError
 from tupe.experiments.finetune import finetune
 from tupe.experiments.plan import Plan
 from tupe.experiments.queue import Steps, finish
-from tupe.experiments.runs import FAILED, LOG, Failure, Run, clear, result
+from tupe.experiments.runs import FAILED, LOG, Run, clear, result
 from tupe.fairseq_patches import install
-from tupe.files import lock, write
+from tupe.util import UserError, lock, write_json
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # an interrupted run does not resume, but starts again
@@ -43,19 +42,19 @@ def perform(out: Path, run: Run) -> Steps[None]:
     Leaves `result.json` in the run's folder, or `failed.json` with the reason.
     """
     folder = out / run.folder
-    with lock(folder.with_name(f".{folder.name}.lock")) as mine:
-        if mine is None or result(folder) is not None:
+    with contextlib.ExitStack() as held:
+        if not _locked(held, folder.with_name(f".{folder.name}.lock")) or result(folder) is not None:
             return
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
         plan = Plan.load(out)
-        keys = [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
-        keys += [*_OVERRIDES, *plan.overrides]
+        keys = [*_OVERRIDES, *plan.overrides]
+        keys += [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
         code = 0
         with one_gpu() as environment, (folder / LOG).open("wb") as log:
             try:
                 given = (run.task, Path(plan.checkpoint), Path(plan.data), keys)
-                yield from finetune(*given, held=[mine], environment=environment, log=log)
+                yield from finetune(*given, environment=environment, log=log)
             except SystemExit as failed:
                 code = failed.code
             except Exception as error:  # the other runs go on
@@ -63,11 +62,20 @@ def perform(out: Path, run: Run) -> Steps[None]:
                 log.write(lines.encode())
                 code = 1
         if code or result(folder) is None:
-            write(folder / FAILED, Failure(reason(folder / LOG, code)))
+            write_json(folder / FAILED, {"reason": reason(folder / LOG, code)})
             for checkpoint in folder.glob("checkpoint*.pt"):
                 checkpoint.unlink()
         else:
             keep_best(out / run.task)
+
+
+def _locked(held: contextlib.ExitStack, path: Path) -> bool:
+    """Lock `path` until the end of `held`, unless another process holds the lock; tell whether it is locked."""
+    try:
+        held.enter_context(lock(path))
+    except UserError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -83,8 +91,8 @@ def one_gpu() -> Iterator[dict[str, str]]:
     folder = Path(tempfile.gettempdir(), f"tupe-gpus-{os.getuid()}")
     while True:
         for gpu in gpus:
-            with lock(folder / f"{gpu}.lock") as mine:
-                if mine:
+            with contextlib.ExitStack() as held:
+                if _locked(held, folder / f"{gpu}.lock"):
                     yield {"CUDA_VISIBLE_DEVICES": gpu}
                     return
         time.sleep(1)

@@ -1,7 +1,7 @@
 """Do many runs, several at a time, with a progress bar.
 
 `tupe sweep` and `tupe study` are queues. A run is a generator of the processes that it needs, one after another. It
-claims its folder (`tupe.files.lock`) in its first step, and yields nothing if another process has the lock.
+claims its folder (`tupe.util.lock`) in its first step, and yields nothing if another process has the lock.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from tupe.errors import UserError
 from tupe.experiments.process import Process, python_command
+from tupe.util import UserError
 
 T = TypeVar("T")
 #: Each process has ended when the generator goes on; on an interruption it has ended when the generator is closed.

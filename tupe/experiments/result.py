@@ -3,15 +3,14 @@
 import json
 import math
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from tupe.errors import UserError
 from tupe.experiments.benchmarks import TASKS
 from tupe.experiments.runs import PREDICTIONS, RESULT, Result, result
-from tupe.files import typed, write
 from tupe.inference.languages import evaluate
 from tupe.safe_load import safe_load
+from tupe.util import write_json
 
 
 def finetuning_result(run: Path, task: str = "", model: str = "") -> Result:
@@ -22,54 +21,31 @@ def finetuning_result(run: Path, task: str = "", model: str = "") -> Result:
 
     With a `task`, the best checkpoint is evaluated on its test sets; without, an earlier evaluation stays. Without a
     `model`, its name is that of an earlier result, or else of the checkpoint.
-
-    Raises:
-        UserError: if there is no finished run, or it is no fine-tuning, or one on another task.
     """
     best = run / "checkpoint_best.pt"
-    if not run.is_dir():
-        raise UserError(f"there is no folder {run}: give that of a fine-tuning.")
-    if not best.is_file():
-        raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log.")
     state = safe_load(best)
-
-    def at(place: str, kind: type) -> Any:
-        value: Any = state
-        for name in place.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        return typed(kind, value, f"{best}: {place}", "fine-tuning", "train anew in another folder")
-
-    trained = at("cfg.task._name", str | None) or ""
-    if trained.endswith(("masked_lm", "translation")):
-        raise UserError(f"{run} is a training of the task {trained}, which is no fine-tuning: give the folder of one.")
-    epoch = at("extra_state.train_iterator.epoch", int)
-    epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
+    cfg, iterator = state["cfg"], state["extra_state"]["train_iterator"]
     before = result(run)
     tested = {name: values for name, values in (before.metrics if before else {}).items() if "/" in name}
-    data = Path(at("cfg.task.data", str))
+    data = Path(cfg["task"]["data"])
     if task:
-        known = [name for name, row in TASKS.items() if row.tests]
-        if task not in known:
-            raise UserError(f"{task} has no test sets in other languages: give one of {', '.join(known)}.")
-        if data.name != task:
-            raise UserError(f"{run} is a fine-tuning on {data.name}, not on {task}: give one on {task}.")
         tested = evaluate(best, data.parent, TASKS[task].tests, run / PREDICTIONS)
-    update = at("optimizer_history", list[dict[str, Any]])[-1:]
+    update = state["optimizer_history"][-1].get("num_updates")
     found = Result(
         task=data.name,
-        metric=at("cfg.checkpoint.best_checkpoint_metric", str),
-        score=at("extra_state.best", float),
-        epoch=epoch,
-        max_epoch=at("cfg.optimization.max_epoch", int),
-        metrics={**_metrics(run / "hydra_train.log", update[0].get("num_updates") if update else None), **tested},
-        model=model or (before.model if before else "") or at("cfg.model._name", str),
-        lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
-        seed=at("cfg.common.seed", int),
+        metric=cfg["checkpoint"]["best_checkpoint_metric"],
+        score=state["extra_state"]["best"],
+        epoch=iterator["epoch"] - (iterator["iterations_in_epoch"] == 0),
+        max_epoch=cfg["optimization"]["max_epoch"],
+        metrics={**_metrics(run / "hydra_train.log", update), **tested},
+        model=model or (before.model if before else "") or cfg["model"]["_name"],
+        lr=cfg["optimization"]["lr"][0],
+        seed=cfg["common"]["seed"],
         data=str(data),
-        pretrained=at("cfg.checkpoint.finetune_from_model", str | None),
+        pretrained=cfg["checkpoint"]["finetune_from_model"],
         checkpoint=str(best),
     )
-    write(run / RESULT, found)
+    write_json(run / RESULT, asdict(found))
     return found
 
 

@@ -1,15 +1,12 @@
 """A run of a sweep: its folder, its result, and why it failed."""
 
-import contextlib
 import shutil
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from tupe.errors import UserError
-from tupe.files import checked, read, remove_unfinished
+from tupe.util import read_json, remove_parts
 
-MADE_BY = "scripts/finetune_glue.sh"
 LOG, RESULT, FAILED = "log", "result.json", "failed.json"  # in the folder of a run
 PREDICTIONS = "predictions"  # of the test sets by language
 
@@ -18,7 +15,7 @@ PREDICTIONS = "predictions"  # of the test sets by language
 class Run:
     """A task fine-tuned with a learning rate and a seed."""
 
-    task: str = checked(pattern="[A-Za-z0-9_-]+")  # the name of a folder
+    task: str  # the name of a folder
     lr: float
     seed: int
 
@@ -62,39 +59,22 @@ class Result:
         )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """`failed.json` of a run that failed."""
-
-    reason: str
-
-
 def result(folder: Path) -> Result | None:
-    """Return the result of a run; None if it is not finished, or `result.json` is damaged."""
-    with contextlib.suppress(UserError):
-        return read(folder / RESULT, Result, MADE_BY)
-
-
-def damage(folder: Path) -> str | None:
-    """Return why `result.json` cannot be read; None if it can be, or does not exist."""
-    try:
-        if (folder / RESULT).exists():
-            read(folder / RESULT, Result, MADE_BY, "the sweep, started again, does the run anew")
-    except UserError as error:
-        return str(error)
-    return None
+    """Return the result of a run; None if it is not finished."""
+    path = folder / RESULT
+    return Result(**read_json(path)) if path.is_file() else None
 
 
 def failure(folder: Path) -> str | None:
     """Return why a run failed; None if it did not."""
-    with contextlib.suppress(UserError):
-        return read(folder / FAILED, Failure, MADE_BY).reason
+    path = folder / FAILED
+    return read_json(path)["reason"] if path.is_file() else None
 
 
 def clear(folder: Path) -> None:
     """Remove the files of an unfinished run from its folder, and no other files."""
-    remove_unfinished(folder)
-    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json"):
+    remove_parts(folder)
+    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", "settings.json"):
         for path in folder.glob(pattern):
             path.unlink()
     for name in (".hydra", PREDICTIONS):

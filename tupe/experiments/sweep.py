@@ -9,66 +9,31 @@ from pathlib import Path
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cores import visible_gpus
-from tupe.errors import UserError
-from tupe.experiments.finetune import check_dictionary, data_checksum
+from tupe.experiments.benchmarks import task_of
+from tupe.experiments.finetune import data_checksum
 from tupe.experiments.job import keep_best, perform
-from tupe.experiments.own import task_of
 from tupe.experiments.plan import Plan
 from tupe.experiments.process import Process
 from tupe.experiments.queue import Progress, Steps, do_runs, say_failed
 from tupe.experiments.runs import FAILED, LOG, Run, failure, result
 from tupe.experiments.settings import CONFIGS, assignment, read_settings
-from tupe.files import sha256
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
-
-#: Keys that the sweep itself sets.
-_OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")
+from tupe.util import UserError, sha256
 
 
 def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:
-    """Check the inputs of a sweep of a checkpoint on the prepared tasks in `data`, and return its plan.
-
-    Raises:
-        UserError: if the checkpoint is not of this plugin, a task is unknown or not prepared, or an override sets what
-            the sweep sets.
-    """
-    overrides = tuple(overrides)
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+~")
-        if "=" not in override or key in _OURS:
-            raise UserError(
-                f"'{override}' cannot be set for a sweep: give key=value, rates by --lrs (LRS), seeds by "
-                "--seeds (SEEDS)."
-            )
-    tasks = list(dict.fromkeys(run.task for run in runs))
-    rows = {task: task_of(task, data) for task in tasks}
-    missing = [task for task in tasks if not (data / task / f"{rows[task].data}.bin").is_file()]
-    if missing:
-        prepared_by = " and ".join(dict.fromkeys(rows[task].prepared_by for task in missing))
-        raise UserError(
-            f"{data} has no training data of {', '.join(missing)}: prepare them with {prepared_by}, or name "
-            "the tasks to run: --tasks A,B (TASKS=A,B)."
-        )
-    settings = [read_settings(task, list(overrides), data) for task in tasks]  # raises UserError for a wrong override
-    for of_task in settings:
-        if not of_task.of["checkpoint"].get("maximize_best_checkpoint_metric"):
-            raise UserError(
-                "a sweep takes the run with the highest score, so that checkpoint.maximize_best_checkpoint_metric must "
-                "be true: give a metric that is better when it is higher."
-            )
+    """Return the plan of a sweep of a checkpoint on the prepared tasks in `data`."""
     opened = open_checkpoint(checkpoint)
-    for task in tasks:
-        check_dictionary(opened, data / task, task)
     return Plan(
         checkpoint=str(checkpoint.resolve()),
         sha256=sha256(checkpoint),
         model=full_name(as_namespace(opened.config)),
         updates=opened.updates,
         data=str(data.resolve()),
-        overrides=overrides,
+        overrides=tuple(overrides),
         runs=tuple(runs),
-        data_sha256={task: data_checksum(data / task, task) for task in tasks},
+        data_sha256={task: data_checksum(data / task, task_of(task, data)) for task in {run.task for run in runs}},
     )
 
 

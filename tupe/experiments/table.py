@@ -9,7 +9,7 @@ from pathlib import Path
 from tupe.experiments.benchmarks import TASKS
 from tupe.experiments.columns import COLUMNS, Column
 from tupe.experiments.plan import Plan
-from tupe.experiments.runs import Run, damage, failure, result
+from tupe.experiments.runs import Run, failure, result
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,6 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
 
     MNLI-mm takes the learning rate and the epoch that are best for MNLI-m. Test sets by language take the learning
     rate that is best on the development set, which has the language of the training data.
-
-    Raises:
-        UserError: if `out` holds no sweep.
     """
     plan = Plan.load(out)
     cells: dict[str, Cell] = {}
@@ -85,15 +82,14 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
         rate = best[column.task]
         for one in (column, *(one for one in more if one.name not in cells and one.task == column.task)):
             cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
-    folders = {run: out / run.folder for run in plan.runs}
-    reasons = {run: failure(at) or damage(at) for run, at in folders.items() if result(at) is None}
+    reasons = {run: failure(out / run.folder) for run in plan.runs}
     failed = {run: why for run, why in reasons.items() if why is not None}
     name = name or f"{plan.model}, {_updates(plan.updates)}"
     return Row(name, cells, failed, more=tuple(more), model=plan.model, updates=plan.updates)
 
 
 def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
-    """Map each label, by default the model, to the rows of its sweeps; raise `UserError` if a folder has no sweep."""
+    """Map each label, by default the model, to the rows of its sweeps."""
     found: dict[str, list[Row]] = {}
     for label, out in sweeps:
         row = read_sweep(out)

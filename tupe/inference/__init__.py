@@ -1,1 +1,1 @@
-"""Inference: predictions for test sets, answers to questions, and translations, with their scores."""
+"""Inference: predictions for test sets, and answers to questions, with their scores."""

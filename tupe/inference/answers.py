@@ -12,9 +12,8 @@ from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.qa.dataset import QuestionWindows
 from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
-from tupe.errors import UserError
-from tupe.files import write_json
 from tupe.inference.predict import load, scored
+from tupe.util import check_new, write_json
 
 N_BEST = 20
 
@@ -29,21 +28,12 @@ def predict_answers(
 
     Returns:
         By split `exact_match` and `f1`, percent, by the rules that it was prepared for; None if its answers are secret.
-
-    Raises:
-        UserError: if the checkpoint was not fine-tuned on questions, or a split does not exist.
     """
-    checkpoint = open_checkpoint(checkpoint)
-    if not answers_questions(checkpoint) or "span_head.weight" not in checkpoint.weights:
-        raise UserError(f"{checkpoint} was not fine-tuned on questions: give the checkpoint_best.pt of such a run.")
     there = sorted(path.parent.name for path in data.glob("*/report.json") if path.parent.name != "train")
     splits = list(splits) or [name for name in there if name.startswith("test")] or there
-    missing = [split for split in splits if split not in there]
-    if not there:
-        raise UserError(f"{data} holds no questions to answer: give a folder that tupe prepare-qa wrote.")
-    if missing:
-        raise UserError(f"there is no split {missing[0]} to answer in {data}, which has {', '.join(there)}.")
-    model, task = load(checkpoint, data, **settings)
+    for split in splits:
+        check_new(out / f"{split}.json")
+    model, task = load(open_checkpoint(checkpoint), data, **settings)
     result: dict[str, dict[str, float] | None] = {}
     for split in splits:
         windows = task.load_dataset(split)
@@ -55,15 +45,10 @@ def predict_answers(
     return result
 
 
-def answers_questions(checkpoint: Checkpoint) -> bool:
-    """Tell whether a checkpoint's task is `tupe_question_answering`."""
-    return checkpoint.task.get("_name") == "tupe_question_answering"
-
-
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
     """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
     of_window: dict[int, list[Candidate]] = {}
-    for sample, scores in scored(model, windows, spans=True):
+    for sample, scores in scored(model, windows):
         sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
         for window, *of_sides in zip(sample["id"].tolist(), *sides):
             of_window[window] = _of_window(windows, window, of_sides, longest)

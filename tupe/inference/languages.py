@@ -1,19 +1,23 @@
 """Evaluate a fine-tuned checkpoint on the test sets of every language: write XTREME's files, and score them."""
 
+import shutil
 from pathlib import Path
 
 from tupe.data.glue.tasks import TASKS
-from tupe.files import write_bytes
 from tupe.inference.answers import predict_answers
 from tupe.inference.predict import Classifier
+from tupe.util import atomic
 
 
 def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, float | None]]:
     """Predict the test sets of `tests` that exist in `data`, and write `out/TEST/test-de.json`, or `.tsv`.
 
+    Files of an earlier evaluation in `out` are replaced.
+
     Returns:
         By test and split, as in `XQuAD/test-de`, the metrics in percent; sets whose answers are secret are left out.
     """
+    shutil.rmtree(out, ignore_errors=True)
     found: dict[str, dict[str, float | None]] = {}
     for folder in tested(data, tests):
         questions = [split.name for split in question_sets(folder)]
@@ -47,6 +51,7 @@ def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[st
     classifier, scores = Classifier(checkpoint, data, task), {}
     for split in [split for split in there if split.name.startswith("test")] or there:
         predicted = classifier.scores(classifier.sentences(split, any_size=True))
-        write_bytes(out / f"{split.name}.tsv", "".join(f"{classifier.shown(each)}\n" for each in predicted).encode())
+        with atomic(out / f"{split.name}.tsv") as part:
+            part.write_text("".join(f"{classifier.shown(each)}\n" for each in predicted), encoding="utf-8")
         scores[split.name] = {"accuracy": classifier.metrics(predicted, split.name)["accuracy"]}
     return scores

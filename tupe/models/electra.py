@@ -189,7 +189,6 @@ class ElectraModel(TupeModel):
         masked_tokens: Tensor,
         uniform: Tensor,
         temperature: float = 1.0,
-        with_dropout: bool = True,
         num_tokens: int | None = None,
         pairs: bool | None = None,
     ) -> Detection:
@@ -203,19 +202,13 @@ class ElectraModel(TupeModel):
             masked_tokens: where words are drawn, `M` indices into the `B * T` tokens.
             uniform: random numbers in [0, 1) by which the words are drawn, `(M,)`.
             temperature: temperature of the softmax that they are drawn from.
-            with_dropout: draw from the returned logits; otherwise from logits that are computed in evaluation mode.
             num_tokens: number of tokens that are not padding, if the caller knows it.
             pairs: whether any sequence has two segments, if the caller knows it.
         """
         known = {"num_tokens": num_tokens, "pairs": pairs}
         options = {"masked_tokens": masked_tokens, **known}
-        logits = likely = self.generator(src_tokens, **options)[0]
-        if self.training and not with_dropout:
-            self.generator.eval()
-            with torch.no_grad():
-                likely = self.generator(src_tokens, **options)[0]
-            self.generator.train()
-        drawn = draw(likely, uniform, self.never, temperature)
+        logits = self.generator(src_tokens, **options)[0]
+        drawn = draw(logits, uniform, self.never, temperature)
         tokens = original.flatten().index_copy(0, masked_tokens, drawn).view_as(original)
         scores, _ = self.encoder(tokens, features_only=True, head=self.discriminator_head, **known)
         return Detection(logits, tokens, scores)

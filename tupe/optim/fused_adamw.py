@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -17,7 +17,6 @@ from omegaconf import II
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from tupe.errors import UserError
 from tupe.position.precision import at_least_float32, has_16_bits
 from tupe.systems import setting
 
@@ -129,17 +128,6 @@ def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
         yield some
 
 
-def parse_betas(betas: Union[str, Sequence[float]]) -> tuple[float, float]:
-    """Return two numbers in [0, 1), from a list or from `"(0.9, 0.98)"`. Raise `UserError` for anything else."""
-    try:
-        beta1, beta2 = map(float, ast.literal_eval(betas) if isinstance(betas, str) else betas)
-        if 0 <= beta1 < 1 and 0 <= beta2 < 1:
-            return beta1, beta2
-    except (SyntaxError, TypeError, ValueError):
-        pass
-    raise UserError(f"adam_betas is {betas}, but must be two numbers in [0, 1), such as '(0.9, 0.98)'")
-
-
 @dataclass
 class FusedAdamWConfig(FairseqDataclass):
     adam_betas: Any = setting((0.9, 0.999), "decays of the two averages")
@@ -154,27 +142,21 @@ class FusedAdamWConfig(FairseqDataclass):
 
 @register_optimizer("fused_adamw", dataclass=FusedAdamWConfig)
 class FusedAdamW(FairseqAdam):
-    """`--optimizer fused_adamw`: update rule and checkpoints of `adam`, in every precision of fairseq.
-
-    Raises:
-        UserError: for `decay_matrices_only` where flattened parameters hide which are layer norms and biases.
-    """
+    """`--optimizer fused_adamw`: update rule and checkpoints of `adam`, in every precision of fairseq."""
 
     def __init__(self, cfg: FusedAdamWConfig, params: Iterable) -> None:
         FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would build its own optimizer
         self._optimizer = DecoupledAdam(params, **self.optimizer_config)
-        if cfg.decay_matrices_only and not any(p.ndim > 1 for p in self.params):
-            raise UserError(
-                "decay_matrices_only needs the parameters of the model one by one: set --fp16-no-flatten-grads "
-                "(common.fp16_no_flatten_grads=true), or leave out what else joins them (ZeRO, FSDP)"
-            )
+        # flattened parameters hide which of them are layer norms and biases, and none would have weight decay
+        assert not cfg.decay_matrices_only or any(p.ndim > 1 for p in self.params), "set common.fp16_no_flatten_grads"
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
         """The options that a resumed run takes from the command line and not from the checkpoint."""
+        betas = self.cfg.adam_betas
         return {
             "lr": self.cfg.lr[0],
-            "betas": parse_betas(self.cfg.adam_betas),
+            "betas": tuple(ast.literal_eval(betas) if isinstance(betas, str) else betas),
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
             "no_bias_correction": self.cfg.no_bias_correction,

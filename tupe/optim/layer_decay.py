@@ -7,8 +7,6 @@ import torch
 from fairseq.optim import FairseqOptimizer
 from torch import Tensor, nn
 
-from tupe.errors import UserError
-
 _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 _BELOW = re.compile(r"\bsentence_encoder\.(?!layers\.|layer_norm\.)")
 
@@ -29,7 +27,7 @@ def head_axes(model: nn.Module) -> dict[str, int]:
     return axes
 
 
-def shares(names: Iterable[str], decay: float, official: bool = False, axes: Container[str] = ()) -> dict[str, float]:
+def shares(names: Iterable[str], decay: float, axes: Container[str] = ()) -> dict[str, float]:
     """Return each parameter's share of the learning rate: `decay^(L - l)` in layer `l` of `L`, from 0; heads have 1.
 
     Embeddings, and position terms that all layers share, have `decay^(L + 1)`. The layer norm after the last layer has
@@ -38,7 +36,6 @@ def shares(names: Iterable[str], decay: float, official: bool = False, axes: Con
     Args:
         names: names of the model's parameters.
         decay: rate of a layer over that of the next.
-        official: one power more everywhere below the heads, as in ELECTRA's code, but not its paper.
         axes: output of `head_axes`.
     """
     names = list(names)
@@ -47,10 +44,10 @@ def shares(names: Iterable[str], decay: float, official: bool = False, axes: Con
 
     def power(name: str) -> int:
         if name in layer:
-            return depth - layer[name] + official
+            return depth - layer[name]
         if _BELOW.search(name) and name not in axes:
-            return depth + 1 + official
-        return 1 + official if "sentence_encoder." in name else 0
+            return depth + 1
+        return 1 if "sentence_encoder." in name else 0
 
     return {name: decay ** power(name) for name in names}
 
@@ -101,15 +98,10 @@ def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> lis
         optimizer: an optimizer with one group, the model's parameters or their copies in 32 bits.
         share_of: share of the learning rate by the parameters' names, in the order of the group.
     """
-    groups = optimizer.param_groups
-    if len(groups) != 1 or len(groups[0]["params"]) != len(share_of):
-        raise UserError(
-            "layer_decay needs an optimizer with the parameters of the model one by one: set --fp16-no-flatten-grads "
-            "(common.fp16_no_flatten_grads=true), or leave out what else joins or splits them (ZeRO, FSDP, composite)"
-        )
-    options = {name: value for name, value in groups[0].items() if name != "params"}
+    (group,) = groups = optimizer.param_groups
+    options = {name: value for name, value in group.items() if name != "params"}
     of_share: dict[float, list] = {}
-    for p, share in zip(groups[0]["params"], share_of.values()):
+    for p, share in zip(group["params"], share_of.values(), strict=True):  # not flattened
         of_share.setdefault(share, []).append(p)
     ordered = sorted(of_share, reverse=True)
     groups[:] = [{"params": of_share[share], **options} for share in ordered]

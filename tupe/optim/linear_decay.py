@@ -15,7 +15,6 @@ from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 from torch import nn
 
-from tupe.errors import UserError
 from tupe.optim import layer_decay
 from tupe.systems import setting
 
@@ -25,9 +24,6 @@ class LinearDecayConfig(FairseqDataclass):
     warmup_updates: int = setting(0, "updates until the learning rate is reached")
     warmup_ratio: float = setting(0.0, "the same as a share of the run, in [0, 1)")
     layer_decay: float = setting(1.0, "rate of a layer over that of the next, in (0, 1]; heads have the whole rate")
-    layer_decay_official: bool = setting(
-        False, "one more power of layer_decay below the heads, as ELECTRA's code has it"
-    )
     lr: list[float] = field(default=II("optimization.lr"))
     max_update: int = II("optimization.max_update")
     max_epoch: int = II("optimization.max_epoch")
@@ -45,33 +41,10 @@ class LinearDecaySchedule(FairseqLRScheduler):
     has another shard, and when a resumed run has another batch size or number of workers. The rate depends on `u` and
     the iterator's position alone, so there is nothing to save. With `layer_decay` the groups of the optimizer have
     shares of the rate (`tupe.optim.layer_decay`); the logged rate is that of the heads.
-
-    Raises:
-        UserError: for a warm-up given twice or out of range, more than one learning rate, a decay of the layers out of
-            range, or a run without an end.
     """
 
     def __init__(self, cfg: LinearDecayConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
-        if cfg.warmup_updates and cfg.warmup_ratio:
-            raise UserError(
-                f"the warm-up is given twice, as warmup_updates={cfg.warmup_updates} and "
-                f"warmup_ratio={cfg.warmup_ratio}: keep one of them"
-            )
-        if cfg.warmup_updates < 0 or not 0 <= cfg.warmup_ratio < 1:
-            raise UserError(
-                f"the warm-up is warmup_updates={cfg.warmup_updates}, warmup_ratio={cfg.warmup_ratio}, "
-                "but updates are at least 0 and a ratio is in [0, 1)"
-            )
-        if len(cfg.lr) != 1:
-            raise UserError(f"linear_decay takes one learning rate, not the {len(cfg.lr)} of lr={list(cfg.lr)}")
-        if cfg.max_update <= 0 and cfg.max_epoch <= 0:
-            raise UserError(
-                "linear_decay must know the end of the run: set --max-update or --max-epoch "
-                "(optimization.max_update, optimization.max_epoch)"
-            )
-        if not 0 < cfg.layer_decay <= 1:
-            raise UserError(f"layer_decay is {cfg.layer_decay}, but must be above 0 and at most 1 (no decay)")
         self.lr = cfg.lr[0]
         self.group_shares: list[float] = []
         self.max_update = cfg.max_update if cfg.max_update > 0 else math.inf
@@ -91,12 +64,12 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.step_update(0)
 
     def follow_names(self, names: list[str], axes: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Group the optimizer's parameters by layer. Raise `UserError` where that is impossible.
+        """Group the optimizer's parameters by layer.
 
         `names` are those of the parameters, in their order, and `axes` the output of `layer_decay.head_axes`.
         """
         if self.cfg.layer_decay < 1:
-            share_of = layer_decay.shares(names, self.cfg.layer_decay, self.cfg.layer_decay_official, axes)
+            share_of = layer_decay.shares(names, self.cfg.layer_decay, axes)
             in_order = list(self.optimizer.param_groups[0]["params"])
             self.group_shares = layer_decay.split_groups(self.optimizer, share_of)
             layer_decay.scale_layers(self.optimizer, dict(zip(names, in_order)), self.cfg.layer_decay, axes)
@@ -114,24 +87,12 @@ class LinearDecaySchedule(FairseqLRScheduler):
         left += self._updates_in(alike) * max(self.max_epoch + 1 - alike, 0)
         return min(num_updates + left, self.max_update)
 
-    def step_begin_epoch(self, epoch: int) -> None:
-        """Raise `UserError` if training begins before the iterator is known."""
-        if self.total_updates(0) is None:
-            raise UserError(
-                "linear_decay was not shown the training data, from which it reads how long max_epoch epochs are: "
-                "train with fairseq's Trainer, or set --max-update alone"
-            )
-
     def step_update(self, num_updates: int) -> float:
         """Set and return the learning rate of the next update."""
         total = self.total_updates(num_updates)
         if total is not None:
             # whole updates, as in RoBERTa's recipes; a millionth is added because 0.29 * 100 is 28.999...
             warmup = self.cfg.warmup_updates or int(self.cfg.warmup_ratio * total + 1e-6)
-            if warmup >= total:
-                raise UserError(
-                    f"the warm-up of {warmup} updates is not shorter than the run of {total}: lower it or train longer"
-                )
             rising = num_updates / warmup if num_updates < warmup else 1.0
             falling = max(total - num_updates, 0) / (total - warmup)
             rate = self.lr * min(rising, falling)

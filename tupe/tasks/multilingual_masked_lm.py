@@ -13,15 +13,11 @@ from fairseq.tasks.language_modeling import SAMPLE_BREAK_MODE_CHOICES
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import II, MISSING
 
-from tupe.data.binary import check_indexed
 from tupe.data.languages import languages, probabilities
-from tupe.errors import UserError
 from tupe.fairseq_patches.task import TupeMaskedLMTask
 from tupe.systems import setting
 
 logger = logging.getLogger(__name__)
-
-_MADE_BY = "tupe prepare-corpus"
 
 
 @dataclass
@@ -79,12 +75,6 @@ class MultilingualMaskedLMTask(TupeMaskedLMTask, MaskedLMTask):
         return Path(folders[(epoch - 1) % len(folders)])  # one folder an epoch, in turn
 
     def _blocks(self, split: str, language: str, epoch: int) -> FairseqDataset:
-        if self.cfg.shorten_data_split_list:  # which has the splits of one language
-            raise UserError("nothing reads task.shorten_data_split_list here: without it, every split is shortened")
-        path = self._folder(epoch) / language / split
-        check_indexed(path, _MADE_BY)
-        if not path.with_suffix(".bin").stat().st_size:
-            raise UserError(f"{path}.bin is empty: the language {language} has no text for '{split}'.")
         return super()._load_dataset_split(f"{language}/{split}", epoch, combine=False)
 
     def _drawn(self, each: dict[str, FairseqDataset], epoch: int) -> list[FairseqDataset]:

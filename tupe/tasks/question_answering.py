@@ -1,24 +1,27 @@
 """Extractive question answering: which span of a context answers a question, on folders of `tupe prepare-qa`."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq.data import FairseqDataset
+from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING
+from omegaconf import II, MISSING, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
+from tupe.criterions.sentence_prediction import logged_rows
 from tupe.data.length_order import LENGTH_WINDOW
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
-from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.fairseq_patches.task import TupeTask
 from tupe.systems import setting
-from tupe.tasks.windows import WindowTask
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
+SCORES = ("exact_match", "f1")
 
 
 @dataclass
@@ -36,53 +39,56 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 
 
 @register_task("tupe_question_answering", dataclass=TupeQuestionAnsweringConfig)
-class TupeQuestionAnsweringTask(WindowTask):
+class TupeQuestionAnsweringTask(TupeTask):
     """`<s> question </s> </s> context </s>`, in windows where the context is too long.
 
     A model with `pair_separators` 1 reads `<s> question </s> context </s>`, from the time when the task builds it.
     """
 
-    head = "span_head"
-    scores = ("exact_match", "f1")
     pair_separators = 2
+
+    def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
+        super().__init__(cfg)
+        self.dictionary = dictionary
+        #: The splits by their numbers, which the criterion logs with each prediction.
+        self.numbered: list[QuestionWindows] = []
 
     @classmethod
     def setup_task(cls, cfg: TupeQuestionAnsweringConfig, **kwargs: object) -> "TupeQuestionAnsweringTask":
-        """Raise `UserError` for settings that leave no room for a context, and for a folder that was not prepared."""
         room = cfg.max_positions - cfg.max_query - SPECIAL
-        if cfg.max_query < 1 or room < 1:
-            longest = cfg.max_positions - SPECIAL - 1
-            query = f"set --max-query (task.max_query) to a number from 1 to {longest}"
-            raise UserError(
-                f"max_positions is {cfg.max_positions}, but {SPECIAL} special tokens, a question of {cfg.max_query} "
-                f"tokens and a context need more: {query if longest > 0 else 'take a model with more positions'}"
-            )
-        if not 0 < cfg.doc_stride <= room:
-            raise UserError(
-                f"doc_stride is {cfg.doc_stride}, but a window has {room} tokens of the context: set --doc-stride "
-                f"(task.doc_stride) to a number from 1 to {room}, so that none is left out"
-            )
+        assert 0 < cfg.doc_stride <= room, f"doc_stride {cfg.doc_stride} leaves out tokens of windows of {room}"
         return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt")))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Load a split: `train`, `valid`, `valid1`, `test-de`, ..."""
         folder = Path(self.cfg.data, split)
-        if not folder.is_dir():
-            raise UserError(f"there is no split {split} in {folder.parent.resolve()}: make it with tupe prepare-qa")
-        number = len(self.numbered)
-        return self.keep(split, QuestionWindows(folder, self.dictionary, self.cfg, number, self.pair_separators))
+        windows = QuestionWindows(folder, self.dictionary, self.cfg, len(self.numbered), self.pair_separators)
+        self.datasets[split] = windows
+        self.numbered.append(windows)
+        return windows
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
-        """Return the model, with a span head. Raise `UserError` for a model that cannot have one."""
+        """Return the model for windows of `max_positions`, with a span head."""
         self.pair_separators = getattr(cfg, "pair_separators", 2)
+        with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
+            cfg.max_positions = self.cfg.max_positions
         model = super().build_model(cfg, from_checkpoint)
         model.register_span_head()
         return model
 
+    def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
+        """Log what the criterion does, and in validation exact match and F1."""
+        super().reduce_metrics(logging_outputs, criterion)
+        rows = logged_rows(logging_outputs)
+        if rows is not None:
+            metrics.log_custom(ExamplesMeter, "_examples", rows)
+            for name in SCORES:
+                metrics.log_derived(name, lambda meters, name=name: self.percent(meters["_examples"])[name])
+
     def percent(self, meter: ExamplesMeter) -> dict[str, float]:
         """Compute exact match and F1 of each question's best answer in all its windows, of all questions of a split."""
         if not meter.examples:
-            return dict.fromkeys(self.scores, 0.0)
+            return dict.fromkeys(SCORES, 0.0)
         windows, (split, score, first, last) = sorted(meter.examples), meter.arrays(4)
         data = self.numbered[int(split[0])]
         best: dict[int, int] = {}
@@ -93,4 +99,13 @@ class TupeQuestionAnsweringTask(WindowTask):
             data.scores(question, data.text(windows[row], int(first[row]), int(last[row])))
             for question, row in best.items()
         ]
-        return {name: 100 * float(sum(values)) / len(data.questions) for name, values in zip(self.scores, zip(*found))}
+        return {name: 100 * float(sum(values)) / len(data.questions) for name, values in zip(SCORES, zip(*found))}
+
+    def max_positions(self) -> int:
+        return self.cfg.max_positions
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.dictionary
+
+    target_dictionary = source_dictionary

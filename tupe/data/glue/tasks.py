@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from tupe.data.xtreme import TEST_LANGUAGES
-from tupe.files import checked
 
 
 @dataclass(frozen=True)
@@ -11,7 +10,7 @@ class Split:
     """One file of a task."""
 
     # fairseq's: `train`, `valid`, `valid1`, `test`, `test1`; `valid-de`, `test-de` of a language
-    name: str = checked(pattern="[a-z0-9-]+")
+    name: str
     files: tuple[str, ...]  # where the file may be below the GLUE folder
     columns: tuple[str, ...]  # their names, which the first line must say if the file has a header
     rows: int  # of the published file; 0 if none is published
@@ -33,10 +32,6 @@ class Task:
     synonyms: tuple[tuple[str, str], ...] = ()  # label names that mean one of the classes
     scale: float | None = None  # the highest score; a score divided by it is in [0, 1]
     otherwise: tuple[Split, ...] = ()  # the files if those of `splits` are not there
-    offset: float = 0.0  # the lowest score, which was subtracted before the division by `scale`
-    multi_label: bool = False  # whether a text has any number of the classes
-    separator: str = ","  # between the classes of a text
-    tokens: bool = False  # whether every word has a class
 
 
 def _splits(

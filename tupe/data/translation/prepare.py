@@ -6,7 +6,7 @@
                 refuses are left out and counted
 
 Validation and test data stay whole, since scores are compared by line numbers; their text is kept beside the binary
-data, `text/test.de`, as the reference of `tupe bleu`. After an interruption, the reading, the vocabulary and each split
+data, `text/test.de`, as the reference of sacreBLEU. After an interruption, the reading, the vocabulary and each split
 that are done are not done again.
 """
 
