@@ -47,6 +47,8 @@ PROGRAMS = {
     "scripts/translate_train.sh": "days on GPUs: tests/plan",
     "fairseq-train": "hours on a GPU: tests/end_to_end/test_training.py",
     "fairseq-hydra-train": "hours on GPUs: tests/end_to_end/test_training.py",
+    "fairseq-generate": "needs a checkpoint: tests/contract",
+    "sacrebleu": "not ours",
     "fairseq-preprocess": "needs text: tests/conftest.py",
     "tupe": "needs checkpoints and data: tests/cli, tests/analysis, tests/inference",
     "python": "benchmarks take minutes: tests/lab; and the tests are these",
