@@ -10,7 +10,6 @@ For the F1 of entities, pass the two lists of `scores` to `seqeval.metrics.f1_sc
 import sys
 from pathlib import Path
 
-import numpy as np
 from transformers import (
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -30,7 +29,7 @@ def read(path: str) -> list[list[list[str]]]:
 def scores(predicted) -> dict[str, float]:
     known = predicted.label_ids != NO_LABEL
     found = predicted.predictions.argmax(-1)
-    return {"accuracy": float(np.mean(found[known] == predicted.label_ids[known]))}
+    return {"accuracy": float((found[known] == predicted.label_ids[known]).mean())}
 
 
 def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: float = 5e-5) -> None:
@@ -60,8 +59,6 @@ def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: f
             num_train_epochs=epochs,
             learning_rate=rate,
             per_device_train_batch_size=32,
-            per_device_eval_batch_size=32,
-            weight_decay=0.01,
             eval_strategy="epoch",
             save_strategy="no",
             report_to="none",

@@ -1,4 +1,4 @@
-"""The examples with Transformers' Trainer learn labels of texts and of words, from a folder that `tupe export` wrote."""
+"""The examples with Transformers' Trainer learn labels of texts and of words, from an exported folder."""
 
 import ast
 import random
