@@ -38,10 +38,9 @@ def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: f
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, trust_remote_code=True, id2label=dict(enumerate(labels)), label2id=numbers
     )
-    longest = model.config.max_position_embeddings
 
     def encode(row: dict[str, str]) -> dict:
-        return {**tokenizer(row["text"], truncation=True, max_length=longest), "label": numbers[row["label"]]}
+        return {**tokenizer(row["text"], truncation=True), "label": numbers[row["label"]]}
 
     trainer = Trainer(
         model,

@@ -40,11 +40,10 @@ def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: f
     model = AutoModelForTokenClassification.from_pretrained(
         folder, trust_remote_code=True, id2label=dict(enumerate(labels)), label2id=numbers
     )
-    longest = model.config.max_position_embeddings
 
     def encode(sentence: list[list[str]]) -> dict:
         words = [line[0] for line in sentence]
-        encoded = tokenizer(words, is_split_into_words=True, truncation=True, max_length=longest)
+        encoded = tokenizer(words, is_split_into_words=True, truncation=True)
         places = encoded.word_ids()
         first = [place is not None and place != before for place, before in zip(places, [None, *places])]
         encoded["labels"] = [

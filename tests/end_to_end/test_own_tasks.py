@@ -64,6 +64,8 @@ def data(tmp_path_factory):
 def test_from_a_row_to_a_pipeline(task, metric, data, capsys):
     from transformers import pipeline
 
+    import tupe.transformers
+
     folder = data / "runs" / task
     keys = ["optimization.lr=[0.01]", "optimization.max_epoch=20", "checkpoint.patience=8"]
     done = finetune(task, data / "pretrained.pt", data / "tasks", *keys, f"checkpoint.save_dir={folder}")

@@ -13,6 +13,7 @@ from tupe.checkpoints import fairseq_checkpoint
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
+from tupe.fairseq_patches.checkpoints import labels_sha256
 from tupe.inference import predict as predictions
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
@@ -57,6 +58,8 @@ def fine_tune(path, data, num_classes, head=True, max_positions=32, **fields):
         model.register_classification_head(HEAD, num_classes=num_classes)
         cfg.update(num_classes=num_classes, init_token=0, separator_token=2, seed=1, classification_head_name=HEAD)
         cfg.update(regression_target=num_classes == 1)
+        if num_classes > 1:
+            cfg.update(labels_sha256=labels_sha256(Dictionary.load(str(data / "label/dict.txt"))))
     for weight in model.parameters():  # as initialised, it would say nearly the same of every sentence
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, std=0.3)
@@ -167,7 +170,7 @@ def test_what_would_be_wrong_in_silence(tmp_path, capsys):
         return capsys.readouterr().err
 
     assert "has 70 rows, but the server takes the 3000 of GLUE" in said(data)
-    assert "numbers differently" in said(other, "--partial")
+    assert "was fine-tuned with other labels than" in said(other, "--partial")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/RTE.tsv").touch()
     assert "out/RTE.tsv exists" in said(data, "--partial")
