@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", metavar="CHECKPOINT", type=Path, help="one of ours")
     add("data", metavar="DATA", type=Path, help="with its dict.txt: its corpus, or the task it was fine-tuned on")
-    add("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    add("out", type=Path, metavar="OUT", help="folder to write, a new one")
     add("--corpus", type=Path, help="the folder of the tokenizer and the manifest (default: DATA)")
     add("--no-tokenizer", action="store_true", help="write none, where the text was not encoded by SentencePiece")
     add("--result", type=Path, action="append", default=[], help="result.json of this run, then of other seeds")
@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.to_transformers import export
-    from tupe.files import read_json
+    from tupe.util import read_json
 
     about = {"results": args.result, "licence": args.license, "base_model": args.base_model}
     for note in export(args.checkpoint, args.data, args.out, args.corpus, not args.no_tokenizer, **about):
         print(f"note: {note}")
-    architecture = read_json(args.out / "config.json", "tupe export")["architectures"][0]
+    architecture = read_json(args.out / "config.json")["architectures"][0]
     auto = "AutoModel" + architecture.removeprefix("Tupe").replace("ForMaskedLM", "")  # without a task, the features
     print(f'wrote {args.out}; load it with: {auto}.from_pretrained("{args.out}", trust_remote_code=True)')
