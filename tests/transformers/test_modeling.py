@@ -1,7 +1,5 @@
 """The shipped model files against fairseq's models: the same logits for every system and sharing, and both norms."""
 
-import math
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -239,37 +237,6 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         theirs()
 
 
-@torch.no_grad()
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"attention_mask": torch.ones(3, 36)}, r"attention_mask is \(3, 36\), but must be \(B, n\) = \(3, 37\)"),
-        ({"token_type_ids": torch.zeros(37).long()}, r"token_type_ids is \(37,\), but must be \(B, n\) = \(3, 37\)"),
-        ({"input_ids": tokens(37)[0]}, r"the words are \(37, \d+\), but must be \(B, n, \d+\): give input_ids"),
-        ({"labels": tokens(37)[:, :3]}, r"labels are \(3, 3\), but must be \(B, n\) = \(3, 37\)"),
-        ({"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 5)}, r"the words are \(3, 37, 5\), but must be"),
-        (
-            {"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 24).long()},
-            "inputs_embeds are torch.int64, but must be",
-        ),
-        ({"attention_mask": torch.ones(3, 1, 5, 37)}, r"attention_mask is \(3, 1, 5, 37\), but must be \(B, n\)"),
-        ({"attention_mask": torch.ones(2, 37)}, r"attention_mask is \(2, 37\), but must be \(B, n\)"),
-        ({"position_ids": tokens(37)}, "the model has no position_ids: nothing would read it"),
-        (
-            {"atention_mask": torch.ones(3, 37)},
-            r"the model has no atention_mask \(did you mean attention_mask\?\): nothing would",
-        ),
-        ({"lables": tokens(37)}, r"the model has no lables \(did you mean labels\?\): nothing would read it"),
-        ({"input_ids": torch.zeros(0, 5).long()}, r"the words are \(0, 5, 24\), which is no token: give a sequence"),
-        ({"input_ids": torch.zeros(2, 0).long()}, r"the words are \(2, 0, 24\), which is no token"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
-    _, theirs = pair(dictionary, "tupe_r")
-    with pytest.raises(ValueError, match=f"^{said}"):
-        theirs(**{"input_ids": tokens(37), **change})
-
-
 def test_a_mask_of_pairs_is_refused_by_linformer(dictionary):
     _, theirs = pair(dictionary, "linformer")
     with pytest.raises(
@@ -278,99 +245,21 @@ def test_a_mask_of_pairs_is_refused_by_linformer(dictionary):
         theirs(tokens(37), attention_mask=torch.ones(3, 1, 37, 37))
 
 
-@torch.no_grad()
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("labels", "fields"),
     [
-        ({"input_ids": tokens(37) - 50}, r"input_ids are numbers from -\d+ to -?\d+, but must be from 0 to \d+: give"),
-        (
-            {"input_ids": tokens(37) + 5000},
-            r"input_ids are numbers from \d+ to 50\d+, but must be .* new tokens, resize_token_embeddings first",
-        ),
-        ({"input_ids": tokens(37).ne(1)}, "input_ids are torch.bool, but must be whole numbers"),
-        (
-            {"input_ids": tokens(37).tolist()},
-            r"input_ids is a list, but must be a tensor: give torch.tensor\(input_ids\)",
-        ),
-        ({"input_ids": tokens(37).to("meta")}, "input_ids is on meta, which holds no numbers: make it on cpu"),
-        (
-            {"input_ids": tokens(37).to_sparse()},
-            r"input_ids is torch.sparse_coo, but must be dense: give input_ids.to_d",
-        ),
-        ({"input_ids": torch.nested.nested_tensor([*tokens(37)])}, "input_ids is a nested tensor: pad it on the right"),
-        ({"attention_mask": tokens(37).tolist()}, "attention_mask is a list, but must be a tensor"),
-        ({"labels": tokens(37).tolist()}, "labels is a list, but must be a tensor"),
-        ({"labels": tokens(37).float()}, r"labels are torch.float32, but must be torch.int64.*: give labels.long\(\)"),
-        ({"labels": tokens(37) + 5000}, r"labels are numbers from 50\d+ to \d+, but must be from 0 to \d+: .* or -100"),
-        ({"token_type_ids": tokens(37)}, r"token_type_ids are numbers from 0 to \d+, but must be from 0 to 1"),
+        (torch.tensor([0, 1, -100]), {}),
+        (torch.zeros(3, 1).long(), {}),
+        (torch.zeros(3, 4).double(), {}),
+        (torch.zeros(3, 4).long(), {"problem_type": "multi_label_classification"}),
+        (torch.zeros(3).double(), {"num_labels": 1}),
+        (torch.zeros(3, 1).long(), {"num_labels": 1}),
     ],
 )
-def test_numbers_without_a_row_are_refused(dictionary, change, said):
-    _, theirs = pair(dictionary, "bert_a", segment="input")
-    with pytest.raises(ValueError, match=f"^{said}"):
-        theirs(**{"input_ids": tokens(37), **change})
-
-
-@pytest.mark.parametrize(
-    ("labels", "fields", "said"),
-    [
-        (
-            torch.zeros(3),
-            {},
-            r"labels are torch.float32 \(3,\), but must be whole numbers \(B,\) .* \(B, L\) = \(3, 4\)",
-        ),
-        (torch.zeros(3), {"problem_type": "single_label_classification"}, "labels are torch.float32, but must be"),
-        (torch.zeros(3, 2).long(), {}, r"labels are \(3, 2\), but must be \(B,\) = \(3,\)"),
-        (torch.tensor([0, 1, 9]), {}, "labels are numbers from 0 to 9, but must be from 0 to 3"),
-        (torch.zeros(2), {"num_labels": 1}, r"labels are torch.float32 \(2,\), but must be"),
-        ([0, 1, 2], {}, "labels is a list, but must be a tensor"),
-        (torch.tensor([0, 1, -100]), {}, None),
-        (torch.zeros(3, 1).long(), {}, None),
-        (torch.zeros(3, 4).double(), {}, None),
-        (torch.zeros(3).double(), {"num_labels": 1}, None),
-        (torch.zeros(3, 1).long(), {"num_labels": 1}, None),
-    ],
-)
-def test_labels_of_texts(labels, fields, said):
+def test_labels_of_texts(labels, fields):
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     config = ours.TupeConfig(**small, vocab_size=40, **{"num_labels": 4, **fields})
-    model = ours.TupeForSequenceClassification(config)
-    if said is None:
-        model(tokens(5), labels=labels).loss.backward()
-    else:
-        with pytest.raises(ValueError, match=f"^{said}"):
-            model(tokens(5), labels=labels)
-
-
-def test_places_of_answers_are_whole_numbers():
-    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    model = ours.TupeForQuestionAnswering(ours.TupeConfig(**small, vocab_size=40))
-    for wrong in (torch.ones(3), torch.ones(2).long()):
-        with pytest.raises(
-            ValueError, match=r"^end_positions are torch.\w+ \(\d,\), but must be torch.int64 \(B,\) = \(3,\)"
-        ):
-            model(tokens(5), start_positions=torch.ones(3).long(), end_positions=wrong)
-    for side in ("start_positions", "end_positions"):
-        with pytest.raises(ValueError, match=r"^only one of start_positions and end_positions is given: give both"):
-            model(tokens(5), **{side: torch.ones(3).long()})
-
-
-def test_a_misspelt_field_is_a_warning(monkeypatch):
-    said = []
-    monkeypatch.setattr(configuration_tupe.logger, "warning", said.append)
-    ours.TupeConfig(realtive="none", num_layers=7, my_note="kept", output_hidden_states=True)
-    assert said == [
-        "TupeConfig has no realtive (did you mean relative?): nothing will read it",
-        "TupeConfig has no num_layers (did you mean num_hidden_layers?): nothing will read it",
-    ]
-
-
-@pytest.mark.parametrize("kind", ["TupeForSequenceClassification", "TupeForTokenClassification"])
-def test_a_head_without_labels_is_refused(kind):
-    with pytest.raises(ValueError, match=r"^num_labels is 0, but a head has 1 label or more: give num_labels="):
-        getattr(ours, kind)(ours.TupeConfig(num_hidden_layers=1, vocab_size=9, num_labels=0))
-    with pytest.raises(ValueError, match=r"^problem_type is 'x', but must be one of regression, single_label_class"):
-        getattr(ours, kind)(ours.TupeConfig(num_hidden_layers=1, vocab_size=9, problem_type="x"))
+    ours.TupeForSequenceClassification(config)(tokens(5), labels=labels).loss.backward()
 
 
 @torch.no_grad()
@@ -389,96 +278,27 @@ def test_padding_on_the_left_is_refused(dictionary):
 
 
 @torch.no_grad()
-def test_special_tokens_that_are_none_or_several():
+def test_without_a_token_of_padding():
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     small |= {"vocab_size": 9, "segment": "per_head", "pair_separators": 1}
     torch.manual_seed(0)
     model, ids = ours.TupeModel(ours.TupeConfig(**small, pad_token_id=None)).eval(), torch.tensor([[0, 5, 2, 6, 1]])
     told = {"attention_mask": torch.ones_like(ids), "token_type_ids": torch.tensor([[0, 0, 0, 1, 1]])}
     assert torch.equal(model(ids).last_hidden_state, model(ids, **told).last_hidden_state)
-    for several in (None, [2, 3]):
-        model.config.eos_token_id = several
-        with pytest.raises(ValueError, match=r"^eos_token_id is .*, but one token separates the texts of a pair: set"):
-            model(ids)
-        assert model(ids, **told).last_hidden_state.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("relative", "nosuch", "relative is 'nosuch', not one of none"),
-        ("num_attention_heads", 5, "hidden_size is 768, which num_attention_heads=5 must divide"),
-        ("hidden_size", "8", "hidden_size is '8', but must be a whole number"),
-        ("linformer_k", 4, "the keys of linformer_k=4 are mixtures"),
-        ("model_type", "bert", "config is of the model bert, but must be a TupeConfig"),
-    ],
-)
-def test_a_field_that_is_set_later_is_checked(field, value, said):
-    config = ours.TupeConfig()
-    setattr(config, field, value)
-    with pytest.raises(ValueError, match=f"^{said}"):
-        ours.TupeModel(config)
-
-
-def test_a_choice_that_is_none_is_refused():
-    assert ours.configuration_tupe.CHOICES.items() <= CHOICES.items()
+def test_another_choice_is_refused():
     for field, choices in ours.configuration_tupe.CHOICES.items():
-        for other in ("other", None, [choices[0]]):
-            with pytest.raises(ValueError, match=re.escape(f"{field} is {other!r}, not one of {choices[0]}, ")):
-                ours.TupeConfig(**{field: other})
+        with pytest.raises(ValueError, match=f"{field} is 'other', expected one of {choices[0]}, "):
+            ours.TupeConfig(**{field: "other"})
 
 
-@pytest.mark.parametrize("field", ours.configuration_tupe.SIZES)
-def test_a_size_that_cannot_be_is_refused(field):
-    for size in (0, -1, 1.5, True):
-        with pytest.raises(ValueError, match=f"^{field} is {size}, but must be a whole number from 1$"):
-            ours.TupeConfig(**{field: size})
-
-
-@pytest.mark.parametrize(
-    ("field", "values", "said"),
-    [
-        ("hidden_dropout_prob", (-0.5, 1.5, math.nan, "x", None), "a number from 0 to 1"),
-        ("attention_probs_dropout_prob", (-1, {}), "a number from 0 to 1"),
-        ("layer_norm_eps", (-1, math.inf, True), "a number from 0 to 1"),
-        ("initializer_range", (-1, 1e9), "a number from 0 to 100"),
-        ("fire_length", (-1, math.inf, "x"), "a number from 0 to 1e.38"),
-        ("hidden_act", ("nosuch", None, []), "one of Transformers"),
-        ("pooler_act", ("8",), "one of Transformers"),
-        ("pad_token_id", (-1, 1.5), "a whole number from 0"),
-        ("bos_token_id", (True, "0"), "a whole number from 0, or none"),
-        ("eos_token_id", (1.5, [2, "3"], [2, -1]), "a whole number from 0, or a list of such, or none"),
-        ("rotary_base", ("8", None, math.nan), "a number from 0"),
-        ("pad_token_id", (32768,), "below vocab_size=32768"),
-        ("rotary_dims", ("x",), "a whole number from -1"),
-        ("pair_separators", ("8", 3, True), "a whole number from 1 to 2"),
-        ("encoder_normalize_before", ("false", 1), "true or false"),
-        ("num_labels", ("2", None, -1, True), "a whole number from 0"),
-        ("id2label", ("x", ["a"], {"a": 0}), "names of the numbers of classes"),
-        ("dtype", ("nosuch", "nn", "auto"), "a type of PyTorch, such as float32"),
-    ],
-)
-def test_a_number_or_an_activation_that_cannot_be_is_refused(field, values, said):
-    for value in values:
-        with pytest.raises(ValueError, match=f"^{field} is {re.escape(repr(value))}, but must be {said}"):
-            ours.TupeConfig(**{field: value})
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"relative_buckets": 7}, "relative_buckets is 7 and relative_max_distance 128, but buckets come in two"),
-        ({"relative_buckets": 2}, "relative_buckets is 2 and"),
-        ({"relative_max_distance": 8}, "relative_buckets is 32 and relative_max_distance 8,"),
-        *(({"absolute": kind, "relative": "none"}, "the reset needs") for kind in ("none", "input", "untied_cross")),
-        ({"absolute": "none", "relative": "shaw"}, "the reset needs a correlation of positions alone"),
-        ({"relative": "alibi", "sharing": "head"}, ".* cannot share one: set sharing to layer or none"),
-        ({"num_attention_heads": 7}, "hidden_size is 768, which num_attention_heads=7 must divide"),
-    ],
-)
-def test_terms_that_the_plugin_refuses(fields, said):
-    with pytest.raises(ValueError, match=f"^{said}"):
-        ours.TupeConfig(**fields)
+def test_fields_that_are_gone():
+    """A folder of before loads, unless its model used one of them."""
+    ours.TupeConfig(**ours.configuration_tupe.REMOVED, rotary_factor=4.0, rotary_length=9.0)
+    for field in ours.configuration_tupe.REMOVED:
+        with pytest.raises(ValueError, match=f"{field} is 'used', which this version no longer computes"):
+            ours.TupeConfig(**{field: "used"})
 
 
 @pytest.mark.parametrize("relative", ["alibi", "kerple", "fire"])
@@ -527,17 +347,9 @@ def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
         assert again.lm_head.decoder.weight is again.tupe.embed_tokens.weight
         assert model.resize_token_embeddings(22).weight.shape == (22, 16)
         assert model(ids).logits.shape == (1, 4, 22)
-    weights = tmp_path / "model.safetensors"
-    with pytest.raises(ValueError, match=rf"^{weights} is a file: give the folder to save the model in$"):
-        again.save_pretrained(weights)
     getattr(model, "tupe", model).freeze_positions()
     with pytest.raises(ValueError, match=r"^frozen positions have no parameters to save: save the model before freeze"):
         model.save_pretrained(tmp_path)
-    weights.write_bytes(weights.read_bytes()[:-1])
-    with pytest.raises(
-        OSError, match=rf"^the weights \(\*\.safetensors\) in {tmp_path} are damaged or cut \(.+\): copy"
-    ):
-        getattr(ours, auto).from_pretrained(tmp_path)
 
 
 def test_the_shipped_copy_of_the_choices():

@@ -9,7 +9,6 @@ This file is shipped with exported models: it imports no `tupe`. Parameters are 
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import shutil
@@ -18,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import PreTrainedModel, initialization
 from transformers.activations import ACT2FN
@@ -37,14 +35,6 @@ from transformers.utils.generic import can_return_tuple
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tupe import TupeConfig
-
-#: Arguments of the models, of `forward` itself and of Transformers for all models.
-_ARGUMENTS = (
-    *("input_ids", "attention_mask", "token_type_ids", "inputs_embeds", "labels", "start_positions", "end_positions"),
-    *("output_hidden_states", "output_attentions", "return_dict"),
-)
-#: Arguments of other models that change what they compute.
-_UNREAD = ("position_ids", "head_mask")
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
@@ -371,21 +361,12 @@ class Reset(nn.Module):
         return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
 
 
-def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
-    """Return the angle by which each plane turns from one position to the next, `(r / 2,)`.
-
-    The angles are computed on the device, as a copy from the host would wait for a GPU.
-    """
-    width = config.rotary_dims
-    width = config.hidden_size // config.num_attention_heads if width == -1 else width
-    plane = torch.arange(width // 2, dtype=torch.float32, device=device)
-    return 1 / config.rotary_base ** (2 * plane / width)
-
-
 def rotary_angles(config: TupeConfig, length: int, device: torch.device) -> Tensor:
     """Return cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
-    positions = torch.arange(length, device=device, dtype=torch.float32)
-    angles = positions.unsqueeze(-1) * rotary_frequencies(config, device)
+    head_dim = config.hidden_size // config.num_attention_heads
+    width = head_dim if config.rotary_dims == -1 else config.rotary_dims
+    plane, position = (torch.arange(n, dtype=torch.float32, device=device) for n in (width // 2, length))
+    angles = position.unsqueeze(-1) * (1 / config.rotary_base ** (2 * plane / width))
     cos, sin = angles.cos(), angles.sin()
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
@@ -486,11 +467,6 @@ def segment_ids(input_ids: Tensor, config: TupeConfig) -> Tensor:
 
     With one separator between the texts of a pair, all that follows it is 1, except padding.
     """
-    if not isinstance(config.eos_token_id, int):
-        raise ValueError(
-            f"eos_token_id is {config.eos_token_id}, but one token separates the texts of a pair: set it, or give "
-            "token_type_ids"
-        )
     is_separator = input_ids.eq(config.eos_token_id)
     if config.pair_separators == 1:
         behind = F.pad(is_separator[:, :-1], (1, 0)).cumsum(1).clamp(max=1)
@@ -683,13 +659,6 @@ class TupePreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
     _can_record_outputs: ClassVar = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
 
-    def __init__(self, config: TupeConfig) -> None:
-        if getattr(config, "model_type", TupeConfig.model_type) != TupeConfig.model_type:
-            raise ValueError(f"config is of the model {config.model_type}, but must be a TupeConfig")
-        if hasattr(config, "check"):
-            config.check()
-        super().__init__(config)
-
     @property
     def _supports_flash_attn(self) -> bool:
         """Tell whether nothing is added to the logits, as FlashAttention takes no bias."""
@@ -708,23 +677,12 @@ class TupePreTrainedModel(PreTrainedModel):
         elif isinstance(module, (AlibiRelative, KerpleRelative, FireRelative)):
             module.reset_parameters()
 
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
-        """Load a model as Transformers does. Raise `OSError` that names its place for weights that cannot be read."""
-        try:
-            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except SafetensorError as error:
-            place = f"the weights (*.safetensors) in {pretrained_model_name_or_path}"
-            raise OSError(f"{place} are damaged or cut ({error}): copy them again") from error
-
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also keep what says where the model came from: `LICENSE`, and its card as `BASE_MODEL.md`.
 
         `README.md` is left to the card of the new model, which `Trainer.create_model_card` writes.
         """
         source, target = Path(self.name_or_path), Path(save_directory)
-        if target.is_file():
-            raise ValueError(f"{target} is a file: give the folder to save the model in")
         if any(isinstance(module, PositionBias) and module.frozen for module in self.modules()):
             raise ValueError("frozen positions have no parameters to save: save the model before freeze_positions()")
         super().save_pretrained(save_directory, **kwargs)
@@ -732,21 +690,6 @@ class TupePreTrainedModel(PreTrainedModel):
         for name, kept in ((card, "BASE_MODEL.md"), ("LICENSE", "LICENSE")):
             if self.name_or_path and (source / name).is_file() and source.resolve() != target.resolve():
                 shutil.copyfile(source / name, target / kept)
-
-
-def check_names(given: dict[str, object]) -> None:
-    """Raise `ValueError` for an argument that the model lacks, as `position_ids`, and for a name that is misspelt.
-
-    Other names pass, as in Transformers' own models: attention and losses that a user registers may read them.
-    """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return
-    for name in (name for name, value in given.items() if value is not None and name not in _ARGUMENTS):
-        cutoff = 1 - 1.4 / (len(name) + 2)  # of names that differ in one letter, or have two exchanged
-        near = difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=cutoff)
-        if near or name in _UNREAD:
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise ValueError(f"the model has no {name}{meant}: nothing would read it, so leave it out")
 
 
 def check_padding(attention_mask: Tensor) -> None:
@@ -762,59 +705,6 @@ def check_padding(attention_mask: Tensor) -> None:
             "attention_mask hides the first token of a sequence, but positions count from the first column: pad on the "
             "right (tokenizer.padding_side = 'right')"
         )
-
-
-def check_tensors(beside: Tensor, **given: object) -> None:
-    """Raise `ValueError` for what is no tensor, and for a tensor of the meta device `beside` one that has numbers."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return
-    for name, tensor in given.items():
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise ValueError(f"{name} is a {type(tensor).__name__}, but must be a tensor: give torch.tensor({name})")
-        if tensor is not None and tensor.is_meta and not beside.is_meta:
-            raise ValueError(f"{name} is on meta, which holds no numbers: make it on {beside.device}")
-        if tensor is not None and tensor.is_nested:
-            raise ValueError(f"{name} is a nested tensor: pad it on the right, as tokenizer(texts, padding=True) does")
-        if tensor is not None and tensor.layout != torch.strided:
-            raise ValueError(f"{name} is {tensor.layout}, but must be dense: give {name}.to_dense()")
-
-
-def check_rows(name: str, numbers: Tensor, rows: int, mending: str = "give what the tokenizer returns") -> None:
-    """Raise `ValueError` unless `numbers` are rows of a table of `rows`; on a GPU only their type is checked."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return
-    if numbers.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"{name} are {numbers.dtype}, but must be whole numbers: {mending}")
-    if numbers.device.type == "cpu" and numbers.numel() and not 0 <= numbers.min() <= numbers.max() < rows:
-        raise ValueError(
-            f"{name} are numbers from {numbers.min()} to {numbers.max()}, but must be from 0 to {rows - 1}: {mending}"
-        )
-
-
-def check_shapes(x: Tensor, config: TupeConfig, **masks: Tensor | None) -> None:
-    """Raise `ValueError` unless `x` is `(B, n, d)`, with a token, and the mask and the segments have its length."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return
-    if x.ndim != 3 or x.shape[-1] != config.hidden_size:
-        raise ValueError(
-            f"the words are {tuple(x.shape)}, but must be (B, n, {config.hidden_size}): give input_ids (B, n), of one "
-            "sequence input_ids[None], or inputs_embeds of that shape"
-        )
-    if 0 in x.shape:
-        raise ValueError(f"the words are {tuple(x.shape)}, which is no token: give a sequence of one or more")
-    if not x.is_floating_point():
-        raise ValueError(f"inputs_embeds are {x.dtype}, but must be floating: give numbers of tokens as input_ids")
-    batch, length = x.shape[:2]
-    for name, given in masks.items():
-        if given is None:
-            continue
-        wanted = (batch, length) if given.ndim == 2 else (batch, config.num_attention_heads, length, length)
-        fits = given.ndim == len(wanted) and all(has in (1, n) for has, n in zip(given.shape, wanted))
-        if not fits or given.shape[-1] != length:
-            raise ValueError(
-                f"{name} is {tuple(given.shape)}, but must be (B, n) = {tuple(x.shape[:2])}: give what the tokenizer "
-                "returns beside input_ids"
-            )
 
 
 class TupeModel(TupePreTrainedModel):
@@ -879,21 +769,11 @@ class TupeModel(TupePreTrainedModel):
             inputs_embeds: `(B, n, d)`, in place of `input_ids`; all is then segment 0 by default.
 
         Raises:
-            ValueError: if a sequence is too long, for shapes and types that do not fit, and on the CPU for numbers that
-                no token or segment has and for padding on the left.
+            ValueError: if a sequence is too long, and on the CPU for padding on the left.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
-        check_names(kwargs)
-        masks = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        check_tensors(self.embed_tokens.weight, input_ids=input_ids, inputs_embeds=inputs_embeds, **masks)
-        if input_ids is not None:
-            mending = (
-                "give what this model's tokenizer returns, and if it has new tokens, resize_token_embeddings first"
-            )
-            check_rows("input_ids", input_ids, self.config.vocab_size, mending)
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        check_shapes(x, self.config, **masks)
         x = x.to(self.dtype)  # B n d
         length = x.shape[1]
         if length > self.config.max_position_embeddings:
@@ -903,19 +783,12 @@ class TupeModel(TupePreTrainedModel):
             )
         if self.config.linformer_k and attention_mask is not None and attention_mask.ndim == 4:
             raise ValueError("Linformer's keys are mixtures of all positions: give attention_mask (B, n)")
-        if self.config.shaw_values and self.config._attn_implementation not in ("eager", "sdpa"):
-            raise ValueError("shaw_values needs the attention's weights: choose attn_implementation='eager'")
         if attention_mask is None and input_ids is not None:
             attention_mask = is_token(input_ids, self.config)
         segments = token_type_ids
-        if segments is not None and self.config.segment != "none":
-            check_rows("token_type_ids", segments, 2)
-        elif self.config.segment != "none":
-            segments = (
-                torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
-                if input_ids is None
-                else segment_ids(input_ids, self.config)
-            )
+        if segments is None and self.config.segment != "none":
+            alone = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
+            segments = alone if input_ids is None else segment_ids(input_ids, self.config)
         if self.input_positions is not None:
             x = x + self.input_positions.weight[:length]
         if self.input_segments is not None:
@@ -995,32 +868,7 @@ class TupeForMaskedLM(TupeForTask):
         return (self.lm_head(features),)  # B n V
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        check_labels(labels, logits, **kwargs)
         return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
-
-
-def check_labels(labels: Tensor, logits: Tensor, ignore_index: int = -100, **kwargs: object) -> None:
-    """Raise `ValueError` unless each token of `logits` `(B, n, L)`, or each text of `(B, L)`, has a class as label."""
-    check_tensors(logits, labels=labels)
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"labels are {tuple(labels.shape)}, but must be {'(B, n)' if logits.ndim == 3 else '(B,)'} = "
-            f"{tuple(logits.shape[:-1])}: give {ignore_index} for what has no label"
-        )
-    if labels.dtype != torch.int64:
-        raise ValueError(f"labels are {labels.dtype}, but must be torch.int64, numbers of classes: give labels.long()")
-    mending = f"give the numbers of classes, or {ignore_index} for none"
-    check_rows("labels", labels.masked_fill(labels.eq(ignore_index), 0), logits.shape[-1], mending)
-
-
-def checked_labels(config: TupeConfig) -> int:
-    """Return how many labels a head has. Raise `ValueError` for none, and for a kind of labels that is none."""
-    kinds = ("regression", "single_label_classification", "multi_label_classification", None)
-    if config.problem_type not in kinds:
-        raise ValueError(f"problem_type is {config.problem_type!r}, but must be one of {', '.join(map(str, kinds))}")
-    if config.num_labels < 1:
-        raise ValueError(f"num_labels is {config.num_labels}, but a head has 1 label or more: give num_labels=")
-    return config.num_labels
 
 
 class ClassificationHead(nn.Module):
@@ -1031,7 +879,7 @@ class ClassificationHead(nn.Module):
         self.dense = None if config.linear_heads else nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = ACT2FN[config.pooler_act]
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.out_proj = nn.Linear(config.hidden_size, checked_labels(config))
+        self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
 
     def forward(self, features: Tensor) -> Tensor:
         x = self.dropout(features[:, 0])  # B n d -> B d
@@ -1052,19 +900,10 @@ class TupeForSequenceClassification(TupeForTask):
         return (self.classifier(features),)  # B L
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        check_tensors(logits, labels=labels)
-        problem = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
-        one_class = not labels.is_floating_point() if problem is None else problem == "single_label_classification"
-        if one_class:
-            check_labels(labels.view(-1) if labels.numel() == len(logits) else labels, logits, **kwargs)
-        elif labels.shape == logits.shape or labels.numel() == logits.numel() == len(logits):
+        problem = self.config.problem_type
+        if self.config.num_labels == 1 or labels.is_floating_point() or problem == "multi_label_classification":
             logits = at_least_float32(logits)
             labels = labels.to(logits.dtype)
-        else:
-            raise ValueError(
-                f"labels are {labels.dtype} {tuple(labels.shape)}, but must be whole numbers (B,) for a class of each "
-                f"text, or numbers (B, L) = {tuple(logits.shape)}"
-            )
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
 
 
@@ -1075,13 +914,12 @@ class TupeForTokenClassification(TupeForTask):
 
     def add_head(self, config: TupeConfig) -> None:
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, checked_labels(config))
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
     def scores(self, features: Tensor) -> tuple[Tensor]:
         return (self.classifier(self.dropout(features)),)  # B n L
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        check_labels(labels, logits, **kwargs)
         return self.loss_function(logits, labels, self.config, **kwargs)
 
 
@@ -1097,13 +935,6 @@ class TupeForQuestionAnswering(TupeForTask):
         return self.qa_outputs(features).unbind(-1)  # 2 x (B n)
 
     def loss(self, start: Tensor, end: Tensor, labels: tuple[Tensor, Tensor], **kwargs: object) -> Tensor:
-        for name, positions in zip(("start_positions", "end_positions"), labels):
-            check_tensors(start, **{name: positions})
-            if positions.dtype != torch.int64 or positions.numel() != len(start):
-                raise ValueError(
-                    f"{name} are {positions.dtype} {tuple(positions.shape)}, but must be torch.int64 (B,) = "
-                    f"({len(start)},): give the number of a token of each text"
-                )
         return self.loss_function(start, end, *labels, **kwargs)
 
     def forward(
@@ -1117,8 +948,6 @@ class TupeForQuestionAnswering(TupeForTask):
         **kwargs: object,
     ) -> QuestionAnsweringModelOutput:
         """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
-        if (start_positions is None) != (end_positions is None):
-            raise ValueError("only one of start_positions and end_positions is given: give both, or none for no loss")
         labels = None if start_positions is None else (start_positions, end_positions)
         return super().forward(input_ids, attention_mask, token_type_ids, inputs_embeds, labels, **kwargs)
 
