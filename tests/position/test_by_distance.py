@@ -5,14 +5,11 @@ import math
 import pytest
 import torch
 
-from tupe.attention import biased_attention
 from tupe.position import (
     AlibiRelative,
     FireRelative,
     KerpleRelative,
-    LowRankAbsolute,
     PositionBias,
-    Reset,
     StructuredBias,
 )
 from tupe.position.alibi import alibi_slopes
@@ -149,16 +146,6 @@ def test_fire_is_the_published_one_before_the_query():
     torch.testing.assert_close(fire(20).tril(), Published(fire)(20).tril(), rtol=0, atol=1e-12)
 
 
-def test_kerple_starts_as_published():
-    """`p` uniform in (0, 2), `a` in (0, 1), neither below 0.01."""
-    torch.manual_seed(0)
-    term = KerpleRelative(10_000)
-    for parameter, most in ((term.height, 2), (term.rate, 1)):
-        values = term.positive(parameter)
-        assert 0.01 < values.min() < values.max() < most + 1e-4
-        assert values.mean().item() == pytest.approx(most / 2, rel=0.02)
-
-
 @torch.no_grad()
 def test_far_distances_are_not_rounded():
     """In bfloat16 the least slope of eight heads is wrong by 1/16 at 8192 positions, unless the values stay float32."""
@@ -181,12 +168,3 @@ def test_terms_without_parameters_are_cached_and_follow_the_device():
     back = meta.to_empty(device="cpu").eval()  # what the meta device loses is no slope
     torch.testing.assert_close(back(9).bias, first)
     assert not position.state_dict()
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_structured_attention_is_dense_attention(term, reset):
-    position = PositionBias(LowRankAbsolute(12, 2, 3), term, Reset(3) if reset else None)
-    query, key, value = torch.randn(3, 2, 3, 9, 4).unbind()
-    dense, structured = (position(9, structured=structured).bias for structured in (False, True))
-    assert isinstance(structured, StructuredBias)
-    torch.testing.assert_close(*(biased_attention(query, key, value, bias, scale=0.5) for bias in (dense, structured)))

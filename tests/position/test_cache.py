@@ -143,16 +143,6 @@ class Double(torch.nn.Module):
         return 2 * weight
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_float32_through_a_hooked_projection(dtype):
-    plain = TERMS["TUPE-R"]().to(dtype)
-    hooked = copy.deepcopy(plain)
-    for module in hooked.absolute.children():
-        module.register_forward_hook(lambda *_: None)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(hooked(9).bias, plain(9).bias)
-
-
 def test_transforms(position):
     """`grad`, `jvp` and `vmap` over an ensemble."""
     parameters = dict(position.named_parameters())

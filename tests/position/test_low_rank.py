@@ -12,16 +12,6 @@ def drawn(term):
     return term.double()
 
 
-def test_low_rank_is_its_equation():
-    term = drawn(LowRankAbsolute(8, 3, 2))
-    out = term(5)
-    for h in range(2):
-        for i in range(5):
-            for j in range(5):
-                expected = sum(term.query[h, i, c] * term.key[h, j, c] for c in range(3))
-                torch.testing.assert_close(out[h, i, j], expected)
-
-
 def test_keys_that_are_not_positions():
     """Linformer: all k keys, whatever the length, also from the cache."""
     position = PositionBias(drawn(LowRankAbsolute(8, 3, 2, num_keys=6))).eval()

@@ -69,11 +69,11 @@ class AlibiRelative(RelativeTerm):
         assert sharing != "head", "the heads of ALiBi differ by their slopes: set sharing to layer or none"
         self.num_heads = num_heads
         self.heads = num_heads, layer_heads or num_heads
-        self.symmetric = {"symmetric": True, "learned": False}[relative_sides]
+        learned = {"symmetric": False, "learned": True}[relative_sides]
         #: Carries the device and the precision of a term without parameters.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
         self.slope = None
-        if not self.symmetric:
+        if learned:
             slopes = alibi_slopes(*self.heads).view(-1, self.heads[1])  # of each layer
             sides = torch.stack((slopes, slopes.flip(1)) if bidirectional else (slopes,)).flatten(1)
             self.slope = nn.Parameter(sides.expm1().log())
@@ -85,6 +85,3 @@ class AlibiRelative(RelativeTerm):
         if self.slope is not None:
             return -of_side(F.softplus(at_least_float32(self.slope)), distance) * far
         return alibi_slopes(*self.heads, like).unsqueeze(-1) * -far
-
-    def extra_repr(self) -> str:
-        return f"{self.heads[0]}, {'symmetric' if self.symmetric else 'learned'}"

@@ -19,9 +19,8 @@ def cacheable_tensors(position: PositionBias) -> list[Tensor] | None:
     """Return the parameters and buffers that the terms are made of, or `None` where nothing may be cached.
 
     Nothing is cached in training, with gradients, under tracers and transforms, nor where a module may compute
-    something else than a function of those tensors: a wrapper, an adapter, a parametrisation, a class that does not
-    declare itself a `Term`. Nor is anything cached in a replica (`nn.DataParallel`) or a flattened module, which has no
-    parameters although `position` was built with some.
+    something else than a function of those tensors: a wrapper, an adapter, a parametrisation, a class that is not a
+    `Term`, a replica (`nn.DataParallel`) or a flattened module, which has no parameters.
     """
     if position.training or torch.is_grad_enabled() or is_traced():
         return None

@@ -4,9 +4,9 @@
     class Mine(RelativeTerm):
         def __init__(self, num_heads: int, max_positions: int, *, mine_size: int = 5) -> None: ...
 
-makes `--relative mine --mine-size 7` a choice, under Hydra `model.relative=mine model.mine_size=7`. The names of this
-package's terms stand in `CHOICES` of `tupe.systems`. A module outside must be imported before the plugin; `--user-dir`
-does both (examples/own_term). Loading a checkpoint that names a term imports nothing.
+makes `--relative mine --mine-size 7` a choice, under Hydra `model.relative=mine model.mine_size=7`. `CHOICES` of
+`tupe.systems` has this package's terms. Import a module of your own before the plugin, as `--user-dir` does
+(examples/own_term).
 """
 
 import inspect

@@ -40,8 +40,6 @@ class RelativeTerm(nn.Module):
     """
 
     max_positions = math.inf
-    #: Whether `j - i` and `i - j` have the same value: the term then cannot tell a direction.
-    symmetric = False
 
     def row(self, distance: Tensor) -> Tensor:
         """Return the table's row for each `distance = j - i`, in the same shape (int64)."""

@@ -52,9 +52,6 @@ class Rotary(nn.Module):
         cos, sin = angles.cos(), angles.sin()
         return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
-    def extra_repr(self) -> str:
-        return f"{self.width}"
-
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Compute `x cos + roll(x) sin`, without a graph."""

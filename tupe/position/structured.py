@@ -78,14 +78,10 @@ class StructuredBias(NamedTuple):
 
     def expand(self, num_heads: int) -> StructuredBias:
         """Return the bias with `num_heads` heads: a part with one head is the same for all of them."""
-        query, key, relative, theta, segment, segments = self
-        query, key, relative, segment = (
-            part if part is None or len(part) != 1 else part.expand(num_heads, *part.shape[1:])
-            for part in (query, key, relative, segment)
-        )
-        if theta is not None and theta.shape[-1] == 1:
-            theta = theta.expand(2, num_heads)
-        return StructuredBias(query, key, relative, theta, segment, segments)
+        parts = {name: part for name, part in self._asdict().items() if name != "segments" and part is not None}
+        for name, part in parts.items():
+            parts[name] = part.expand(2, num_heads) if name == "theta" else part.expand(num_heads, *part.shape[1:])
+        return self._replace(**parts)
 
     def dense(self, key_length: int, query_offset: int = 0) -> Tensor:
         """Return the bias as one tensor in float32 or better, `(H, T_q, key_length)`, with segments `(B, H, ...)`.

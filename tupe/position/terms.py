@@ -23,7 +23,7 @@ class Term(Protocol):
 
     Attributes:
         max_positions: the longest input; without the attribute, inputs may have any length.
-        num_heads: `H`; `PositionBias` then refuses terms of other numbers of heads when it is built, else when called.
+        num_heads: `H`, which `PositionBias` compares with that of the other terms.
         width, scale: of an absolute term that is a product `scale query_i . key_j`. The call
             `forward(..., factors=True)` returns the unscaled factors, `(H, length, width)` and `(H, num_keys, width)`.
             They make the bias structured, with memory linear in the length. A relative term derives from
@@ -38,15 +38,9 @@ class Term(Protocol):
     def forward(
         self, length: int, num_keys: int | None = None, query_offset: int = 0
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Compute the values of `length` queries, from position `query_offset` on, and of the first `num_keys` keys.
+        """Compute `(H, length, num_keys)` in float32 or better (`at_least_float32`); see `PositionBias.forward`.
 
-        Args:
-            length: number of queries, at least 1; an integer, or a symbolic one in `torch.export`.
-            num_keys: number of keys; by default `query_offset + length`, the positions up to the last query.
-            query_offset: position of the first query.
-
-        Returns:
-            `(H, length, num_keys)`, one value for each head, in float32 or better (`at_least_float32`).
+        `length` is symbolic in `torch.export`.
         """
         ...
 
