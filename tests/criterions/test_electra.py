@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq.criterions.masked_lm import MaskedLmConfig
 from fairseq.logging import metrics
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.samples import WORDS, dictionary_of
-from tupe.criterions import TupeElectraCriterion, TupeMaskedLmCriterion, throughput
+from tupe.criterions import TupeElectraCriterion, throughput
 from tupe.criterions.electra import BINS, TupeElectraCriterionConfig, histogram
 from tupe.criterions.metrics import area_under_curve, detection
 from tupe.models import ElectraModel
@@ -87,13 +86,6 @@ def gradients(model, loss):
     model.zero_grad()
     loss.backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-
-
-def test_batches_that_carry_words_and_numbers_give_the_same(task, model, sample):
-    words = [row * max(LENGTHS) + column for row, column, _ in MASKED if (row, column) not in ((0, 0), (1, 5))]
-    known = {**sample, "ids": sample["id"].tolist(), "masked_words": torch.tensor(words), "pairs": False}
-    (got, *_, log), (want, *_, other) = (criterion(task)(model, one) for one in (known, sample))
-    assert torch.equal(got, want) and log["masked"] == other["masked"] == 5
 
 
 def independent(model, sample, update, weight=50.0, temperature=1.0):
@@ -205,18 +197,6 @@ def test_labels_and_counts_by_hand(task):
         assert found[name] == pytest.approx(100 * value, abs=0.06), name
 
 
-def test_padding_does_not_count(task, sample):
-    torch.manual_seed(1)
-    ours = criterion(task, training=False)
-    tokens = torch.where(sample["target"].ne(PAD), sample["target"], sample["net_input"]["src_tokens"])
-    scores, logits = torch.randn(tokens.shape), torch.randn(5, 25)
-    first = ours(Fake(logits, tokens, scores), sample)
-    other = torch.where(tokens.eq(PAD), torch.tensor(9.0), scores)
-    second = ours(Fake(logits, tokens, other), sample)
-    assert torch.equal(first[0], second[0]) and first[1] == 26
-    assert torch.equal(first[2]["scores"], second[2]["scores"]) and first[2]["scores"].sum() == 26
-
-
 @pytest.mark.parametrize("lengths", [(1, 1, 1, 1), (2, 2), (1, 3)])
 def test_one_gradient_however_an_update_is_split(task, model, sample, lengths):
     """4 x 1, 2 x 2 and others, of rows of unequal lengths, by fairseq's rule: gradients summed, over the sum of `N`."""
@@ -247,36 +227,6 @@ def test_one_gradient_however_an_update_is_split(task, model, sample, lengths):
         torch.testing.assert_close(total[name] / sizes, gradient, rtol=0, atol=1e-6 * scale, msg=name)
     one, many = (logged(task, *some) for some in ([log], logs))
     assert one == pytest.approx(many, abs=1e-3)
-
-
-def test_weights_of_the_losses(task, model, sample):
-    network = copy.deepcopy(model).train()
-    alone = gradients(network, criterion(task, discriminator_weight=0.0)(network, sample)[0])
-    for name in ("encoder.sentence_encoder.layers.0.fc1.weight", "discriminator_head.dense.weight"):
-        assert not alone[name].any()
-
-    class Generator(nn.Module):  # as the masked language model that it is
-        encoder = network.generator
-
-        def forward(self, src_tokens, **options):
-            options.pop("src_lengths")
-            return network.generator(src_tokens, **options)
-
-    kept = {**sample, "target": sample["target"].masked_fill(sample["target"].le(EOS), PAD)}
-    tokens = sample["net_input"]["src_tokens"].clone()
-    tokens[0, 0], tokens[1, 5] = BOS, EOS
-    kept["net_input"] = {**sample["net_input"], "src_tokens": tokens}
-    expected = gradients(network, TupeMaskedLmCriterion(MaskedLmConfig(tpu=False), task)(Generator(), kept)[0] / RATE)
-    for name, gradient in expected.items():
-        torch.testing.assert_close(alone[name], gradient, msg=name)
-
-    detected = gradients(network, criterion(task, generator_weight=0.0)(network, sample)[0])
-    shared = set(network.aliases().values())
-    own = {
-        name: p.grad for name, p in network.generator.named_parameters() if f"generator.{name}" not in network.aliases()
-    }
-    assert not any(gradient is not None and gradient.any() for gradient in own.values())
-    assert all(detected[name].any() for name in shared)
 
 
 def test_validation_repeats_itself_and_training_does_not(task, sample):
@@ -321,13 +271,6 @@ def test_specials_are_never_drawn(task, model):
     assert (seen[4:24] > 0).all()
 
 
-def test_a_batch_with_nothing_to_fill(task, model):
-    sample = rows(task, [3, 2], [(0, 0, False), (1, 1, False)])  # special tokens alone are masked
-    loss, size, log = criterion(task)(copy.deepcopy(model), sample)
-    assert size == 5 and log["masked"] == 0 and log["gen_loss"] == 0
-    assert loss > 0 and all(math.isfinite(value) for value in logged(task, log).values())
-
-
 def test_area_under_the_curve_of_histograms():
     generator = torch.Generator().manual_seed(1)
     replaced = torch.rand(50, 100, generator=generator) < 0.1
@@ -347,13 +290,6 @@ def test_area_under_the_curve_of_histograms():
     assert edge[0, half - 1] == 2
 
 
-def test_half_precision_draws_in_float32(task, sample):
-    model = build(task).bfloat16().train()
-    loss, _, _ = criterion(task)(model, sample)
-    assert loss.dtype == torch.float32 and torch.isfinite(loss)
-    assert all(torch.isfinite(gradient).all() for gradient in gradients(model, loss).values())
-
-
 def test_operations_are_those_that_pytorch_counts(task):
     model = build(task, "electra_bert_a_tiny", embedding_dim=8, attention_backend="reference")
     sample = rows(task, [32] * 4, [(r, p, False) for r in range(4) for p in range(1, 6)])
@@ -361,33 +297,3 @@ def test_operations_are_those_that_pytorch_counts(task):
     with counter, torch.backends.mkldnn.flags(enabled=False):
         criterion(task)(model, sample)[0].backward()
     assert throughput.training_flops(model, 128, 32, 20) == pytest.approx(counter.get_total_flops(), rel=0.01)
-
-
-def test_both_learn(task):
-    """Every word stands there four times: the generator copies it, the discriminator finds the odd one out."""
-    model = build(task, encoder_embed_dim=32, encoder_ffn_embed_dim=64)
-    torch.manual_seed(0)
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            nn.init.normal_(parameter, std=0.1)
-    ours, logs = criterion(task, discriminator_weight=10.0), []
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.98))
-    generator = torch.Generator().manual_seed(1)
-    for update in range(120):
-        words = torch.randint(4, 24, (32, 4), generator=generator).repeat_interleave(4, 1)
-        tokens = torch.cat([torch.full((32, 1), BOS), words, torch.full((32, 1), EOS)], 1)
-        chosen = torch.rand(tokens.shape, generator=generator) < RATE
-        source = tokens.masked_fill(chosen, task.source_dictionary.index("<mask>"))
-        batch = {"net_input": {"src_tokens": source}, "target": tokens.masked_fill(~chosen, PAD)}
-        batch.update(id=torch.arange(32) + 32 * update, ntokens=tokens.numel(), nsentences=32)
-        model.train().set_num_updates(update)
-        loss, size, log = ours(model, batch)
-        optimizer.zero_grad()
-        (loss / size).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        logs.append(log)
-    found = logged(task, *logs[-50:])
-    assert found["gen_accuracy"] > 90
-    assert found["disc_auc"] > 90
-    assert found["disc_recall"] > 50

@@ -53,13 +53,6 @@ def batch(lengths, masked):
     }
 
 
-def test_batches_that_carry_the_positions_give_the_same(model, task):
-    sample = batch([9, 5], [1, 4, 10])
-    known = {**sample, "masked_tokens": torch.tensor([1, 4, 10]), "pairs": False}
-    got, want = (criterion(TupeMaskedLmCriterion, task)(model, one) for one in (known, sample))
-    assert torch.equal(got[0], want[0]) and got[1] == want[1] == 3
-
-
 def logged(criterion, logs):
     with metrics.aggregate(new_root=True) as meters:
         type(criterion).reduce_metrics(logs)
@@ -141,16 +134,3 @@ def test_accuracy_is_the_share_of_all_masked_tokens(task_and_model, masked):
 @pytest.fixture(scope="module")
 def task_and_model(task, model):
     return task, model
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_logits_give_a_float32_loss(task, model, dtype):
-    class Half(nn.Module):
-        encoder = model.encoder
-
-        def forward(self, **kwargs):
-            logits, extra = model(**kwargs)
-            return logits.to(dtype), extra
-
-    loss, _, _ = criterion(TupeMaskedLmCriterion, task)(Half(), batch([5, 5], [1, 2, 3]))
-    assert loss.dtype == torch.float32

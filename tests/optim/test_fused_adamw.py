@@ -4,7 +4,6 @@ For `amp` see tests/fairseq_patches/test_precision.py.
 """
 
 import copy
-import shutil
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from tests.commands import train, train_log
 from tupe.fairseq_patches.optimizers import use_exact_states
 from tupe.optim import fused_adamw
 from tupe.optim.fused_adamw import DecoupledAdam, portions
@@ -57,21 +55,6 @@ def test_twenty_steps_agree_with_fairseqs_adam(dtype, lr, betas, eps, weight_dec
     ours, theirs = (steps(cls(parameters(dtype), **options), 20) for cls in (DecoupledAdam, Adam))
     unit = max(torch.finfo(dtype).eps, 1e-15)
     same(ours, theirs, rtol=20 * unit, atol=20 * unit)
-
-
-def test_the_kernels_are_fused_and_the_others_agree(monkeypatch):
-    used, adamw = [], fused_adamw.adamw
-
-    def watched(*arguments, **options):
-        used.append(options["fused"])
-        adamw(*arguments, **options)
-
-    monkeypatch.setattr(fused_adamw, "adamw", watched)
-    fused = steps(DecoupledAdam(parameters(), eps=1e-3), 5)
-    monkeypatch.setattr(fused_adamw, "adamw", lambda *a, **options: adamw(*a, **{**options, "fused": False}))
-    same(steps(DecoupledAdam(parameters(), eps=1e-3), 5), fused, rtol=1e-6, atol=1e-6)
-    assert used == [True] * len(used)
-    assert used
 
 
 def test_half_precision_in_portions_changes_nothing(monkeypatch):
@@ -183,26 +166,6 @@ def test_gradients_are_clipped_as_fairseq_clips_them():
     for p in our_params:
         p.grad = None
     assert ours.clip_grad_norm(1.0) == 0
-
-
-def test_real_runs(corpus, tmp_path):
-    """`fairseq-train` with it, continued from the middle by itself bit for bit, and by `adam`."""
-    tiny = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
-            "--encoder-attention-heads", 2, "--adam-betas", "(0.9, 0.98)", "--weight-decay", 0.01, "--clip-norm", 1.0,
-            "--max-update", 8, "--save-interval-updates", 4)  # fmt: skip
-    log = train_log(train(corpus, tmp_path / "whole", *tiny, "--optimizer", "fused_adamw").stdout)
-    assert len(log["train_inner"]) == 8
-    states = {"whole": torch.load(tmp_path / "whole/checkpoint_last.pt", weights_only=True)}
-    for name in ("fused_adamw", "adam"):
-        (tmp_path / name).mkdir()
-        shutil.copy(tmp_path / "whole/checkpoint_1_4.pt", tmp_path / name / "checkpoint_last.pt")
-        log = train_log(train(corpus, tmp_path / name, *tiny, "--optimizer", name).stdout)
-        assert [int(record["num_updates"]) for record in log["train_inner"]] == [5, 6, 7, 8]
-        states[name] = torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True)
-    for name, tolerance in (("fused_adamw", {"rtol": 0, "atol": 0}), ("adam", {"rtol": 1e-5, "atol": 1e-6})):
-        torch.testing.assert_close(states[name]["model"], states["whole"]["model"], **tolerance)
-        moments = [states[run]["last_optimizer_state"]["state"] for run in (name, "whole")]
-        torch.testing.assert_close(*moments, **tolerance)
 
 
 def test_no_decay_of_what_is_no_matrix():

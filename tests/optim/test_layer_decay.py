@@ -46,13 +46,6 @@ def test_share_of_every_parameter():
     assert len(set(found.values())) == 4
 
 
-def test_shaws_own_positions_have_their_layers_rate():
-    model = meta_model("shaw_tiny", 50, 16, encoder_layers=2)
-    found = shares([name for name, _ in model.named_parameters()], 0.5)
-    assert found["encoder.sentence_encoder.layers.1.self_attn.relative.key"] == 0.5
-    assert found["encoder.sentence_encoder.layers.0.self_attn.relative.key"] == 0.25
-
-
 @pytest.mark.parametrize(
     ("name", "fields"),
     [("diet_rel_tiny", {}), ("diet_abs_tiny", {"sharing": "head"}), ("tupe_r_tiny", {"sharing": "none"})],

@@ -2,13 +2,12 @@
 
 import copy
 import math
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
     PolynomialDecayLRSchedule,
     PolynomialDecayLRScheduleConfig,
@@ -84,10 +83,6 @@ def test_values_of_a_run_in_updates():
     lr = schedule(max_update=10, warmup_updates=4)
     assert [lr.step_update(u) for u in range(5)] == [0.0, 0.125, 0.25, 0.375, 0.5]
     assert [lr.step_update(u) for u in (7, 10, 11)] == [0.25, 0.0, 0.0]
-
-
-def test_a_run_without_warm_up_starts_at_the_top():
-    assert schedule(max_update=10).step_update(0) == 0.5
 
 
 @given(st.integers(2, 2000), st.data())
@@ -175,16 +170,3 @@ def test_the_trainer_shows_its_iterator(monkeypatch):
     trainer._lr_scheduler = schedule(max_epoch=3)
     assert len(trainer.get_train_iterator(epoch=1)) == 4
     assert trainer.lr_scheduler.total_updates(0) == 12
-
-
-def test_the_command_line_has_the_two_warm_ups():
-    parser = ArgumentParser()
-    gen_parser_from_dataclass(parser, LinearDecayConfig())
-    expected = {"warmup_updates": 0, "warmup_ratio": 0.06, "layer_decay": 1.0}
-    assert vars(parser.parse_args(["--warmup-ratio", "0.06"])) == expected
-
-
-def test_any_number_of_epochs_is_counted_at_once():
-    lr = schedule(max_epoch=10**12, update_freq=[1, 2])
-    lr.follow(batches(10))
-    assert lr.total_updates(0) == 10 + (10**12 - 1) * 5

@@ -1,7 +1,5 @@
 """Pre-training over many languages: what an epoch draws, again and again the same, and what is validated."""
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -96,11 +94,3 @@ def test_validation_is_of_all_and_of_each(data):
         assert len(task.dataset(f"valid_{name}")) == 3
     alone = make_task(data)
     assert sorted(drawn(alone, 1, "valid_sw")[0]["sw"]) == [0, 1, 2] and list(alone.datasets) == ["valid_sw"]
-
-
-def test_names_of_languages_may_end_like_others(data, tmp_path):
-    for name in ("yue", "zh_yue"):
-        shutil.copytree(data / ("de" if name == "yue" else "sw"), tmp_path / name)
-    shutil.copy(data / "dict.txt", tmp_path)
-    task = make_task(tmp_path)
-    assert drawn(task, 1, "valid_zh_yue")[0]["sw"] and drawn(task, 1, "valid_yue")[0]["de"]

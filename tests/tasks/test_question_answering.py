@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.logging import metrics
 from omegaconf import OmegaConf
 
@@ -114,20 +113,6 @@ def test_a_model_with_one_separator_gets_one(data):
     assert max(len(one[i]["source"]) for i in range(len(one))) == 20 and len(one) <= len(two)
 
 
-def test_what_is_cut_or_without_an_answer_is_told(data, caplog):
-    fields = {"max_positions": 16, "max_query": 8, "doc_stride": 2}
-    every = make_task(data, **fields).load_dataset("train")
-    with caplog.at_level("INFO", "tupe.data.qa.dataset"):
-        dropped = make_task(data, **fields, windows_without_answer="drop").load_dataset("train")
-    cut = sum(len(question) > 8 for question in MMapIndexedDataset(str(data / "train/question")))
-    lost = 100 - len(set(dropped.question_of(list(range(len(dropped)))).tolist()))
-    assert 0 < cut < 100 and 0 < lost < 100 and len(dropped) < len(every)
-    assert caplog.messages == [
-        f"train: 100 questions, {cut} cut to 8 tokens; {len(every):,} windows, {len(every) - len(dropped):,} without a "
-        f"whole answer; {lost} questions without a whole answer in any window"
-    ]
-
-
 def test_every_piece_may_begin_in_one_window(data):
     task = make_task(data, max_positions=20, max_query=6, doc_stride=5)
     dataset = task.load_dataset("valid")
@@ -141,25 +126,6 @@ def test_every_piece_may_begin_in_one_window(data):
     for number, pieces in seen.items():
         begin, end = (side[dataset._place[number]] for side in (dataset._begins, dataset._ends))
         assert sorted(pieces) == (begin < end).nonzero().flatten().tolist()
-
-
-def test_order(data):
-    task = make_task(data)
-    sizes = task.load_dataset("valid").sizes[task.dataset("valid").ordered_indices()]
-    assert (np.diff(sizes) >= 0).all()
-    orders = [make_task(data, seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
-    assert orders[0] == orders[1] != orders[2]
-    plain, sorted_ = (list(batches(make_task(data, length_window=w).load_dataset("train"), 8)) for w in (0, 50))
-    slots, tokens = ([sum(f(sample) for sample in some) for some in (plain, sorted_)] for f in (padded, real))
-    assert slots[1] < slots[0] and tokens[1] == tokens[0]
-
-
-def padded(sample):
-    return sample["net_input"]["src_tokens"].numel()
-
-
-def real(sample):
-    return sample["ntokens"]
 
 
 def validated(task, criterion, model, dataset, workers, size):
@@ -259,14 +225,3 @@ def save(path, task, model, without=()):
     cfg = {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"}
     path.unlink(missing_ok=True)
     write_checkpoint(path, model, "tupe_tiny", {name: value for name, value in cfg.items() if name not in without})
-
-
-def test_heads_come_and_go_with_the_task(data):
-    task = make_task(data)
-    with_head, without = make_model(task), make_model(task)
-    del without.span_head
-    state = without.state_dict()
-    new = {name: value.clone() for name, value in with_head.span_head.state_dict().items()}
-    with_head.load_state_dict(dict(state), strict=True)
-    torch.testing.assert_close(with_head.span_head.state_dict(), new)
-    without.load_state_dict(with_head.state_dict(), strict=True)

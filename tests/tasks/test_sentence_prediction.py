@@ -70,11 +70,6 @@ def test_the_longer_sentence_loses_its_words_first(first, second, room):
     assert share(room, np.array(first), np.array(second)) == (a, b)
 
 
-def test_special_tokens_can_be_left_out():
-    joined = JoinedSentences([Sentences([[5, 6]]), Sentences([[7]])], [None, None], 10)
-    assert joined[0].tolist() == [5, 6, EOS, 7, EOS]
-
-
 def test_a_model_with_one_separator_gets_one(tmp_path):
     folder = Folder(tmp_path).split("train", input0=["a b"], input1=["c"], labels=["x"])
     task = folder.task()
@@ -193,11 +188,6 @@ def test_regression_targets_stay_exact_in_half_precision(folder):
     assert sample["target"].tolist() == [3.8, 0.1]
 
 
-def test_the_vocabulary_is_that_of_masked_lm(folder):
-    task = folder.split("train", input0=["a"], labels=["x"]).task()
-    assert task.source_dictionary.index("<mask>") == len(task.source_dictionary) - 1
-
-
 def test_combined_splits(folder):
     folder.split("train", input0=["a"], labels=["x"]).split("train1", input0=["b", "c"], labels=["x", "x"])
     assert len(folder.task().load_dataset("train", combine=True)) == 3
@@ -264,22 +254,6 @@ def test_length_windows(folder):
     assert windows[1] != windows[0] and sorted(windows[1]) == sorted(windows[0])
     inside = np.split(plain.load_dataset("train").ordered_indices(), range(20, 61, 20))
     assert all(any(set(batch) <= set(some.tolist()) for some in inside) for batch in windows[0])
-
-
-@pytest.mark.parametrize("window", [0, 2, 1000])
-def test_no_batch_is_dropped(window, folder):
-    dataset = lengths_and_labels(folder).task(length_window=window).load_dataset("train")
-    indices = dataset.ordered_indices()
-    batches = dataset.batch_by_size(indices, max_sentences=3, required_batch_size_multiple=8)
-    assert sorted(index for batch in batches for index in batch) == sorted(indices)
-
-
-def test_length_windows_are_resumed_and_shared_out(folder):
-    task = lengths_and_labels(folder).task(length_window=5)
-    whole = epoch(task, "train", 2)
-    assert epoch(task, "train", 2, start=7) == whole[7:]
-    shares = [epoch(task, "train", 2, shards=2, shard=shard) for shard in (0, 1)]
-    assert sorted(shares[0] + shares[1]) == sorted(whole)
 
 
 @pytest.mark.parametrize("labels", [["x"], [0.5]])
