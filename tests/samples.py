@@ -12,11 +12,11 @@ from tupe.checkpoints.fairseq_checkpoint import write_weights
 from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts
 from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import PROFILES
-from tupe.files import sha256, write
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.seq2seq.model import Seq2SeqModel
+from tupe.util import sha256
 
 FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
 HEAD = "sentence_classification_head"
@@ -57,7 +57,7 @@ def write_manifest(folder, stages=PROFILES["sentencepiece"]):
     """Beside a model and a dictionary."""
     checksums = {name: sha256(folder / name) for name in (MODEL, DICTIONARY)}
     settings = Settings("sentencepiece", tuple(stages), "xx", 100, "unigram", 1, None, 126)
-    write(folder / NAME, Content(settings, (), (), Counts({}, {}, {}), {}, {}, checksums))
+    Content(settings, (), (), Counts({}, {}, {}), {}, {}, checksums).write(folder / NAME)
 
 
 def write_task(folder, labels=("0", "1"), rows=8):

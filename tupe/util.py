@@ -112,7 +112,8 @@ def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> It
                     "Choose another folder."
                 )
         remove_parts(folder)
-        write_json(kept, settings)
+        if not kept.exists():
+            write_json(kept, settings)
         yield
 
 

@@ -1,20 +1,11 @@
-import os
-import signal
-
 import pytest
 
 from tupe.data.parallel import pool
-from tupe.errors import UserError
+from tupe.util import UserError
 
 
 def square(number):
     return number * number
-
-
-def kill_at_seven(number):
-    if number == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
 
 
 def fail_at_seven(number):
@@ -36,8 +27,3 @@ def test_results_in_order_and_little_read_ahead(workers):
 def test_an_error_comes_through(workers):
     with pytest.raises(UserError, match="seven is wrong"), pool(workers) as map_:
         list(map_(fail_at_seven, range(100)))
-
-
-def test_a_killed_process_is_told():
-    with pytest.raises(UserError, match="use fewer --workers"), pool(2) as map_:
-        list(map_(kill_at_seven, range(100)))

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
-from tupe.util import UserError, available_cores
+from tupe.util import available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,18 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="language of the rules for sentences and tokens (default: en for paper, else xx: any)")
-    help_ = "symbols of the dictionary (default: 32768)"
-    add("--vocab-size", type=int, metavar="N", help=help_)
+    help_ = "symbols of the dictionary (default: %(default)s)"
+    add("--vocab-size", type=int, default=32_768, metavar="N", help=help_)
     help_ = "kind of SentencePiece model (default: bpe, for many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
-    help_ = "the vocabulary learns from each language in proportion to its size^A (default: 0.5)"
-    add("--vocab-alpha", type=float, metavar="A", help=help_)
+    help_ = "the vocabulary learns from each language in proportion to its size^A (default: %(default)s)"
+    add("--vocab-alpha", type=float, default=0.5, metavar="A", help=help_)
     help_ = "take the vocabulary of this prepared corpus, or of an imported model; train none"
     add("--vocabulary", type=Path, metavar="FROM", help=help_)
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
     add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
     add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
-    add("--verify", action="store_true", help="check all checksums of a corpus that is done")
     add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
     for name, stage in STAGES.items():
         add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
@@ -46,48 +45,33 @@ def number_or_share(text: str) -> int | float:  # argparse shows the name
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepare the corpus; with `--verify`, check it."""
     from tupe.data.corpus.inputs import find
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.corpus.pipeline import prepare
     from tupe.data.corpus.report import lines
     from tupe.data.corpus.settings import IMPORTED, Settings
 
-    if args.inputs or args.books or args.languages or not args.verify:
-        inputs = find(args.inputs, args.books, args.languages, args.out)
-        many = bool(inputs[0].language)
-        if args.vocab_alpha is not None and not many:
-            raise UserError("--vocab-alpha is for --languages, but these texts are of one: leave it out.")
-        shared = Manifest.load(args.vocabulary) if args.vocabulary else None
-        profile = args.profile or ("sentencepiece" if many else "paper")
-        stages, language = PROFILES[profile], LANGUAGES[profile]
-        if shared and shared.content.imported and not args.profile:  # as the model read its text
-            theirs = shared.content.settings
-            profile, stages, language = IMPORTED, theirs.stages, theirs.language
-        chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
-        settings = Settings(
-            profile=profile,
-            stages=tuple(n for n, on in chosen.items() if (n in stages if on is None else on)),
-            language=args.language or language,
-            vocab_size=args.vocab_size or 32_768,
-            model_type=args.model_type or ("unigram" if many else "bpe"),
-            valid_documents=args.valid_documents,
-            shards=args.shards,
-            max_tokens=args.max_tokens,
-            vocab_alpha=0.5 if args.vocab_alpha is None else args.vocab_alpha,
-        )
-        if shared:
-            for name in ("vocab_size", "model_type", "vocab_alpha"):
-                given, theirs = getattr(args, name), getattr(shared.content.settings, name)
-                if given not in (None, theirs):
-                    option = name.replace("_", "-")
-                    raise UserError(
-                        f"--{option} is {given}, but the vocabulary of --vocabulary has {theirs}: leave it out."
-                    )
-            settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
-        content = prepare(args.out, inputs, settings, args.workers, shared)
-        print("\n".join(lines(args.out, content)))
-    if args.verify:
-        manifest = Manifest.load(args.out)
-        manifest.check(everything=True)
-        print(f"verified: {len(manifest.content.sizes)} files of {args.out}")
+    inputs = find(args.inputs, args.books, args.languages)
+    many = bool(inputs[0].language)
+    shared = Manifest.load(args.vocabulary) if args.vocabulary else None
+    profile = args.profile or ("sentencepiece" if many else "paper")
+    stages, language = PROFILES[profile], LANGUAGES[profile]
+    if shared and shared.content.imported and not args.profile:  # as the model read its text
+        theirs = shared.content.settings
+        profile, stages, language = IMPORTED, theirs.stages, theirs.language
+    chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
+    settings = Settings(
+        profile=profile,
+        stages=tuple(n for n, on in chosen.items() if (n in stages if on is None else on)),
+        language=args.language or language,
+        vocab_size=args.vocab_size,
+        model_type=args.model_type or ("unigram" if many else "bpe"),
+        valid_documents=args.valid_documents,
+        shards=args.shards,
+        max_tokens=args.max_tokens,
+        vocab_alpha=args.vocab_alpha,
+    )
+    if shared:
+        settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
+    content = prepare(args.out, inputs, settings, args.workers, shared)
+    print("\n".join(lines(args.out, content)))

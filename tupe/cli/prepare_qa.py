@@ -7,9 +7,9 @@ Example: tupe prepare-qa data/wiki data/squad train=train-v1.1.json valid=dev-v1
 import argparse
 from pathlib import Path
 
-from tupe.cli._labels import check_names, split_label
+from tupe.cli._labels import split_label
 from tupe.data.qa.rules import RULES
-from tupe.util import UserError, available_cores
+from tupe.util import available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,31 +18,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("out", type=Path, metavar="OUT", help="folder of the prepared data")
     add("files", type=split_label, metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
     add("--rules", choices=RULES, default="squad", help="rules that score the answers (default: %(default)s)")
-    add("--language", metavar="L", help="for splits that do not say theirs (default: en)")
-    add("--verify", action="store_true", help="check all checksums of splits that are done")
+    add("--language", default="en", metavar="L", help="for splits that do not say theirs (default: en)")
     add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.glue.report import same_as_training
-    from tupe.data.languages import is_language
     from tupe.data.parallel import pool
     from tupe.data.qa.prepare import prepare
     from tupe.data.qa.report import lines
 
-    for split, path in args.files:
-        if not split:
-            raise UserError(f"'{path}' does not say which split it is: give SPLIT=FILE, such as train={path}.")
-    check_names([split for split, _ in args.files])
-    if args.language is not None and all("-" in split for split, _ in args.files):
-        raise UserError("--language is for splits that do not say theirs, but all of these do: leave it out.")
-    language = args.language or "en"
-    if not is_language(language):
-        raise UserError(f"--language is '{language:.40}', which is no code of a language: give one such as en.")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        reports = prepare(dict(args.files), corpus, args.out, args.rules, language, args.verify, map_)
+        reports = prepare(dict(args.files), corpus, args.out, args.rules, args.language, map_)
     for split, report in reports.items():
         print("\n".join(lines(args.out.name, split, report)))
     for line in same_as_training({split: report.sha256 for split, report in reports.items()}):

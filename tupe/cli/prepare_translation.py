@@ -26,30 +26,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-tokens", type=int, default=250, metavar="N", help="longest training side, in tokens (default: 250)")
     help_ = "highest ratio of the lengths of a training pair (default: %(default)s)"
     add("--max-ratio", type=float, default=1.5, metavar="R", help=help_)
-    add("--verify", action="store_true", help="check all checksums of data that is done")
     add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.data.glue.report import same_as_training
     from tupe.data.parallel import pool
-    from tupe.data.translation.cleaning import Cleaning
-    from tupe.data.translation.manifest import Settings
     from tupe.data.translation.parallel_text import ParallelText
-    from tupe.data.translation.prepare import prepare
+    from tupe.data.translation.prepare import Settings, prepare
 
     languages = (args.source, args.target)
-    cleaning = Cleaning(args.max_tokens, args.max_ratio)
-    settings = Settings(languages, args.vocab_size, args.model_type, args.lower_case, cleaning)
+    settings = Settings(languages, args.vocab_size, args.model_type, args.lower_case, args.max_tokens, args.max_ratio)
     prefixes = {"train": [args.train], "valid": [args.valid], "test": args.test}
     splits = {name: [ParallelText.find(p, languages) for p in found] for name, found in prefixes.items() if found}
     with pool(args.workers) as map_:
-        content = prepare(args.out, splits, settings, map_, args.verify)
-    for name, counts in content.splits.items():
+        content = prepare(args.out, splits, settings, map_)
+    for name, counts in content["splits"].items():
         print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
-    for line in same_as_training({name: [*files.values()] for name, files in content.files.items()}):
+    for line in same_as_training({name: [*files.values()] for name, files in content["files"].items()}):
         print(line)
-    for name, files in content.files.items():
+    for name, files in content["files"].items():
         if len({*files.values()}) == 1:
             print(f"warning: source and target of {name} are the same text: a model would learn to copy")
     print(f"data: {args.out}")

@@ -13,7 +13,8 @@ from typing import BinaryIO
 import numpy as np
 
 from tupe.errors import UserError
-from tupe.files import atomic, check_checksums, check_file, check_sizes
+from tupe.files import check_checksums, check_file, check_sizes
+from tupe.util import atomic
 
 _MAGIC = b"MMIDIDX\x00\x00"  # fairseq.data.indexed_dataset.MMapIndexedDataset
 _HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the tokens' type, number of sequences
@@ -45,7 +46,7 @@ def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndar
     kind = best_fitting_int_dtype(symbols)  # as `fairseq-preprocess`: uint16, or int32 for a large dictionary
     lengths: list[np.ndarray] = [np.empty(0, dtype=np.int32)]
     of_index, of_data = index_and_data(prefix)
-    with atomic(of_index) as index, atomic(of_data) as data:
+    with atomic(of_index, overwrite=True) as index, atomic(of_data, overwrite=True) as data:
         with data.open("wb") as file:
 
             def add(tokens: np.ndarray, sizes: np.ndarray) -> None:

@@ -2,24 +2,14 @@
 
 import contextlib
 import multiprocessing
-import os
 import signal
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any
 
-from tupe.errors import UserError
-
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-
-
-class WorkerKilled(UserError):
-    """A process of a pool was killed: what the others have done stays good."""
 
 
 @contextlib.contextmanager
@@ -28,8 +18,9 @@ def pool(workers: int) -> Iterator[Map]:
     if workers == 1:
         yield map
         return
-    # fork: a process starts at once, and nothing that ran in this one is run again.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _start, (os.getpid(),)) as executor:
+    # fork: a process starts at once, and nothing that ran in this one is run again; the parent stops the work
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), signal.signal, ignore) as executor:
 
         def ordered(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
             waiting: deque = deque()
@@ -42,8 +33,6 @@ def pool(workers: int) -> Iterator[Map]:
 
         try:
             yield ordered
-        except BrokenProcessPool:
-            raise WorkerKilled("a process was killed, probably for want of memory: use fewer --workers.") from None
         except BaseException:
             executor.shutdown(cancel_futures=True)
             raise
@@ -54,14 +43,3 @@ def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     items = iter(items)
     while batch := list(islice(items, size)):
         yield batch
-
-
-def _start(parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the work
-
-    def end_with_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.data.corpus.held_out import choose
-from tupe.errors import UserError
+from tupe.util import UserError
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=2, unique=True).map(lambda numbers: np.array(numbers, "<u8"))
 
@@ -32,5 +32,5 @@ def test_a_repeated_document_is_never_chosen():
 
 
 def test_something_must_be_left():
-    with pytest.raises(UserError, match="hold 1 different documents: 1 cannot be held out"):
+    with pytest.raises(UserError, match="1 of 1 different documents cannot be held out"):
         choose(np.array([1, 1], "<u8"), np.array([False, True]), 0.01)

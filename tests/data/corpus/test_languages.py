@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.commands import tupe
 from tests.data.conftest import as_text, made_documents
 from tests.data.corpus.test_pipeline import decoded, files, prepare
 from tests.data.kills import run_killed
@@ -130,34 +129,6 @@ def test_probabilities_favour_the_small(sizes, alpha):
 )
 def test_codes(name, code):
     assert is_language(name) == code
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["{0}/text/en.txt", "he={0}/more/he.txt"], "en.txt has no language, but others have: name it as in de="),
-        (["--languages", "{0}/text"], "more.txt is not called by a language"),
-        (["--languages", "{0}/nowhere"], "there is no folder"),
-        (["--languages", "{0}/text/en.txt"], "there is no folder"),
-        (["--languages", "{0}/empty"], "empty holds no text files"),
-        (["he={0}/nothing"], "there is no"),
-        (["he={0}/blank.txt", "en={0}/text"], "there is no text in the inputs in he"),
-        (["he={0}/more/he.txt", "en={0}/text", "--valid-documents", "12"], "the inputs in he hold 12 different"),
-        (
-            ["he={0}/more/he.txt", "en={0}/text", "--shards", "11", "--vocab-size", "95"],
-            "10 training documents in he do not fill 11 shards",
-        ),
-        (["he={0}/more/he.txt", "--vocab-alpha", "1.5"], "--vocab-alpha: 1.5 is not a number from 0 to 1"),
-        (["en={0}/text", "he={0}/text/en.txt"], "among the inputs twice"),
-    ],
-)
-def test_what_is_wrong_is_told(arguments, said, text, tmp_path, capsys):
-    (tmp_path / "blank.txt").write_text("\n\n")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "more/he.txt").touch()
-    arguments = [argument.format(tmp_path) for argument in arguments]
-    assert tupe("prepare-corpus", tmp_path / "out", *SMALL, *arguments) in (1, 2)  # 2 for a wrong number
-    assert said in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_file_that_is_called_like_that_is_a_file(text, tmp_path, monkeypatch):

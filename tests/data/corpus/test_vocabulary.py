@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.corpus.vocabulary import MASK, symbols, train, write_dictionary
-from tupe.errors import UserError
 
 LINES = [
     f"The {animal} is in the {place}, said Anna." for animal in ("cat", "dog", "bird") for place in ("house", "sea")
@@ -72,12 +71,3 @@ def test_word_by_word_is_the_same_with_bpe(model, parts):
     if model.parent.name.startswith("bpe"):
         line = "".join(parts)
         assert list(SentencePieceTokenizer(model, by_words=True).lines([line])) == [SentencePieceTokenizer(model)(line)]
-
-
-@pytest.mark.parametrize(
-    ("size", "reason"), [(30_000, "too high"), (12, r"smaller than required_chars\. \d+ vs \d+; give another")]
-)
-def test_a_vocabulary_that_cannot_be(size, reason, tmp_path):
-    with pytest.raises(UserError, match=f"no vocabulary of {size} subwords can be made of this text: .*{reason}"):
-        train(LINES, tmp_path / "model", size, "bpe", lower_case=False)
-    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from tests.data.qa.conftest import LINES
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.data.qa.pieces import Encoder
-from tupe.errors import UserError
+from tupe.util import UserError
 
 TRICKY = [
     "Ⅷ houses … and ½ river",  # one character, several pieces
@@ -101,5 +101,5 @@ def test_a_text_that_spells_mask_has_none(encoder):
 
 
 def test_rewritten_corpora_are_refused(rewritten):
-    with pytest.raises(UserError, match=r"rewrites texts.*--profile sentencepiece"):
+    with pytest.raises(UserError, match=r"changes words.*--profile sentencepiece"):
         Encoder(rewritten)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tupe.data.corpus.inputs import find
-from tupe.data.corpus.reader import read_on
+from tupe.data.corpus.reader import documents_of
 from tupe.data.text.characters import repair
 from tupe.data.text.sentences import splitter
 from tupe.data.text.tokens import by_words
@@ -23,7 +23,7 @@ def test_sentences_and_tokens():
     rules.add_pipe("sentencizer")
     split, tokenise, moses = splitter("en"), by_words("en"), sacremoses.MosesTokenizer("en")
     for file in find([Path(os.environ["TUPE_CORPUS_DIR"])], []):
-        lines = (line for document, _ in read_on(file.path, False, Counter()) for line in document)
+        lines = (line for document in documents_of(file.path, False, Counter()) for line in document)
         for line in map(repair, islice(lines, 2000)):
             sentences = split([line])
             assert sentences == [sentence.text.strip() for sentence in rules(line).sents]

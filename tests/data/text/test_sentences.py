@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.data.text import sentences
-from tupe.errors import UserError
 
 spacy = pytest.importorskip("spacy")
 
@@ -51,8 +50,3 @@ def test_words_are_forgotten_again(monkeypatch):
 
 def test_a_word_without_end_takes_linear_time():
     assert sentences.splitter("en")(["(" * 300_000]) == ["(" * 300_000]
-
-
-def test_an_unknown_language_is_told():
-    with pytest.raises(UserError, match="language 'qq'"):
-        sentences.splitter("qq")

@@ -1,4 +1,3 @@
-import builtins
 from collections import Counter
 
 import pytest
@@ -6,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES, TextProcessing
-from tupe.errors import UserError
 
 pytest.importorskip("spacy")
 pytest.importorskip("sacremoses")
@@ -54,24 +52,6 @@ def test_lines_in_are_lines_out_and_lines_counted(processing, raw):
         assert line.strip()
         assert "\n" not in line
         assert line.encode("utf-8")
-
-
-def test_an_unknown_stage_is_told():
-    with pytest.raises(UserError, match="no text stage 'x': there are deduplicate-documents, "):
-        TextProcessing(["x"], "en")
-
-
-def test_a_package_that_is_missing_is_told(monkeypatch):
-    real = builtins.__import__
-
-    def without_sacremoses(name, *args, **kwargs):
-        if name == "sacremoses":
-            raise ModuleNotFoundError("No module named 'sacremoses'", name="sacremoses")
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_sacremoses)
-    with pytest.raises(UserError, match=r"--tokenise needs sacremoses: pip install '\.\[corpus\]', or .*--no-tokenise"):
-        TextProcessing(["tokenise"], "en")
 
 
 def test_a_mask_stays():

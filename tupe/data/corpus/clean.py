@@ -9,7 +9,6 @@ import numpy as np
 from tupe.data.corpus import rare_words, text
 from tupe.data.corpus.parts import Part
 from tupe.data.text.stages import TextProcessing
-from tupe.files import write_bytes
 
 #: Return the text stages, made once in each process.
 processing = cache(TextProcessing)
@@ -41,7 +40,7 @@ def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
                 counts[f"{split} lines"] += len(lines)
                 words.update(word for one in lines for word in one.split())
     for split, content in texts.items():
-        write_bytes(part.path("clean", f"{split}.txt"), content)
+        part.write("clean", f"{split}.txt", content)
     if "drop-rare-words" in stages:
         rare_words.save_counts(words, part.path("clean", "words"))
     part.finish("clean", counts)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.files import atomic
+from tupe.util import atomic
 
 SLICE = 1 << 23  # hashes compared at a time: some 300 MB
 _ENTRY = np.dtype([("hash", "<u8"), ("place", "<u4")])  # the place in its block

@@ -16,7 +16,6 @@ from tupe.data.corpus.settings import Settings
 from tupe.data.corpus.short_sentences import join
 from tupe.data.corpus.tokenizers import open_tokenizer
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
-from tupe.files import write_bytes
 
 # Each is opened once in each process.
 _tokenizer, _rare_words = cache(open_tokenizer), cache(RareWords)
@@ -73,4 +72,4 @@ def _write(part: Part, split: str, shards: list[tuple[array, array]]) -> None:
     tokens, sizes = zip(*shards)
     numbers = np.array([(len(sizes), len(tokens)) for tokens, sizes in shards], dtype=np.int64)
     for kind, arrays in (("tokens", tokens), ("sizes", sizes), ("shards", [numbers])):
-        write_bytes(part.path("encode", f"{split}.{kind}"), b"".join(values.tobytes() for values in arrays))
+        part.write("encode", f"{split}.{kind}", b"".join(values.tobytes() for values in arrays))

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from tupe.errors import UserError
+from tupe.util import UserError
 
 
-def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float, inputs: str = "the inputs") -> np.ndarray:
+def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float) -> np.ndarray:
     """Mark the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
     `hashes` (`uint64`) has one a document, and `repeated` marks documents that are dropped anyway. `number` says how
@@ -18,8 +18,8 @@ def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float, inputs
     held = max(round(number * len(new)), int(number > 0)) if isinstance(number, float) else number
     if held >= len(new):
         raise UserError(
-            f"{inputs} hold {len(new)} different documents: {held} cannot be held out for validation "
-            "(documents are separated by an empty line, see also --books)."
+            f"{held} of {len(new)} different documents cannot be held out for validation. Set --valid-documents lower, "
+            "or separate documents by empty lines (or use --books)."
         )
     valid = np.zeros(len(hashes), dtype=bool)
     valid[new[np.argsort(hashes[new], kind="stable")[:held]]] = True

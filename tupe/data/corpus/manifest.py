@@ -2,19 +2,17 @@
 
 import contextlib
 import platform
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar
 
 import tupe
-from tupe.data.binary import check_contents
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.settings import Settings
 from tupe.data.corpus.tokenizers import JSON, MODEL, Tokenizer, open_tokenizer
 from tupe.data.text.stages import TextProcessing
-from tupe.errors import UserError
-from tupe.files import check_checksums, read
+from tupe.util import UserError, read_json, sha256, write_json
 
 NAME = "manifest.json"
 DICTIONARY = "dict.txt"
@@ -65,6 +63,21 @@ class Content:
     languages: dict[str, Counts] = field(default_factory=dict)  # counts of each, in a corpus of many languages
     imported: Imported | None = None  # the model whose vocabulary a folder without training data has
 
+    @classmethod
+    def read(cls, path: Path) -> "Content":
+        record = read_json(path)
+        del record["version"]
+        record["settings"] = Settings(**record["settings"])
+        record["inputs"] = tuple(Identity(**each) for each in record["inputs"])
+        record["data"] = tuple(record["data"])
+        record["counts"] = Counts(**record["counts"])
+        record["languages"] = {name: Counts(**counts) for name, counts in record["languages"].items()}
+        record["imported"] = record["imported"] and Imported(**record["imported"])
+        return cls(**record)
+
+    def write(self, path: Path) -> None:
+        write_json(path, {"version": self.version, **asdict(self)})
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -75,39 +88,26 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
-        """Read a manifest, given the file or its folder, and check the vocabulary beside it.
+        """Read a manifest, given the file or its folder.
 
         Raises:
-            UserError: if it is missing or no manifest, or if the dictionary or the tokenizer has changed.
+            UserError: the dictionary or the tokenizer beside it is not the one that the data was encoded with.
         """
-        if path.is_file() and path.name != NAME:
-            raise UserError(f"{path} is a file: give the folder that {MADE_BY} wrote.")
         path = path / NAME if path.is_dir() else path
-        manifest = cls(path.parent, read(path, Content, MADE_BY, f"give the folder that {MADE_BY} wrote, whole"))
-        checksums = manifest.content.checksums
-        if manifest.content.imported is not None and not {MODEL, JSON} & checksums.keys():
-            raise UserError(f"{path.parent} was imported without a tokenizer: import it without --no-tokenizer.")
-        vocabulary = (manifest.model.name, DICTIONARY)
-        for name in vocabulary:
-            if name not in checksums:
-                raise UserError(f"{path} does not name {name}: prepare the corpus again.")
-        check_checksums(path.parent, {name: checksums[name] for name in vocabulary}, MADE_BY)
+        manifest = cls(path.parent, Content.read(path))
+        for name, checksum in manifest.vocabulary().items():
+            if sha256(path.parent / name) != checksum:
+                raise UserError(f"{path.parent / name} is not the file that {path} describes. Prepare the data again.")
         return manifest
-
-    def check(self, everything: bool = False) -> None:
-        """Check the size of every file, and binary data against its index; with `everything` all checksums.
-
-        Raises:
-            UserError: if a file is missing, cut or changed.
-        """
-        again = "remove the folder and prepare the corpus again"
-        checksums = self.content.checksums if everything else {}
-        check_contents(self.folder, self.content.sizes, checksums, MADE_BY, again)
 
     @property
     def model(self) -> Path:
         """The file of the tokenizer: a SentencePiece model, or `tokenizer.json` of an imported model."""
         return self.folder / (JSON if JSON in self.content.checksums else MODEL)
+
+    def vocabulary(self) -> dict[str, str]:
+        """Return the checksums of the tokenizer and of the dictionary, by their names."""
+        return {name: self.content.checksums[name] for name in (self.model.name, DICTIONARY)}
 
     def tokenizer(self) -> Tokenizer:
         return open_tokenizer(self.model)
@@ -118,11 +118,8 @@ class Manifest:
 
     def described(self) -> dict[str, Any]:
         """Describe what the data of a task depends on: the checksums of the vocabulary, and the text processing."""
-        settings, names = self.content.settings, (self.model.name, DICTIONARY)
-        return {
-            "corpus": {name: self.content.checksums[name] for name in names},
-            "text": {"stages": list(settings.stages), "language": settings.language},
-        }
+        settings = self.content.settings
+        return {"corpus": self.vocabulary(), "text": {"stages": list(settings.stages), "language": settings.language}}
 
     def text_processing(self) -> TextProcessing:
         return TextProcessing(self.content.settings.stages, self.content.settings.language)

@@ -7,15 +7,13 @@
     encode      the cleaned text of a part becomes tokens, without lines of rare words
     shards      tokens become fairseq's binary data
 
-A step writes files to `OUT/work`, part by part, and does nothing twice after an interruption. The result is made in
-`OUT/work/data` and moved when all of it is there; the manifest comes last.
+A step writes files to `OUT/work`, part by part, and does nothing twice after an interruption. The manifest comes last.
 
 With many languages, each has its own parts and its own folder in the result. A single language is called "", and its
 folder is the result itself. Repetitions are looked for across all languages, and all share the vocabulary.
 """
 
 import math
-import os
 import shutil
 import sys
 from collections import Counter
@@ -27,21 +25,20 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.data.binary import check_folder, index_and_data
+from tupe.data.binary import index_and_data
 from tupe.data.corpus import rare_words, shards, text, vocabulary
 from tupe.data.corpus.clean import Planned, clean, processing
 from tupe.data.corpus.duplicates import number_of, repeated
 from tupe.data.corpus.encode import encode
 from tupe.data.corpus.held_out import choose
 from tupe.data.corpus.inputs import Identity, Input
-from tupe.data.corpus.manifest import DICTIONARY, MADE_BY, MODEL, NAME, Content, Counts, Manifest, versions
+from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts, Manifest, versions
 from tupe.data.corpus.parts import Part, each, progress, total
 from tupe.data.corpus.scan import lots, scan
 from tupe.data.corpus.settings import Settings
 from tupe.data.languages import probabilities
-from tupe.data.parallel import Map, WorkerKilled, pool
-from tupe.errors import UserError
-from tupe.files import checksums, move_into, own, read, remove_unfinished, sizes, write, write_bytes
+from tupe.data.parallel import Map, pool
+from tupe.util import run_folder, sha256
 
 
 def prepare(
@@ -53,29 +50,15 @@ def prepare(
         The content of the manifest.
 
     Raises:
-        UserError: if an input cannot be read, if there is too little text, or if `out` holds something else.
+        UserError: if there is too little text, or if `out` was begun with other inputs or settings.
     """
-    check_folder(out)
     identities = tuple(map(Identity.of, inputs))
-    made_of = {"settings": asdict(settings), "inputs": _by_name(identities)}
-    with own(out, MADE_BY, made_of, is_begun=lambda: (out / NAME).exists() or (out / "work").exists()):
+    made_of = {**asdict(settings), "inputs": [asdict(identity) for identity in identities]}
+    with run_folder(out, made_of):
         if not (out / NAME).exists():
             _Preparation(out, inputs, identities, settings, workers, shared).run()
-        manifest = Manifest.load(out)
-        manifest.check()
         shutil.rmtree(out / "work", ignore_errors=True)
-    return manifest.content
-
-
-def _by_name(identities: Sequence[Identity]) -> dict[str, str]:
-    """Describe each input under its name, to notice another; a second input of a name gets its number."""
-    named: dict[str, str] = {}
-    for number, file in enumerate(identities):
-        name = f"{file.name} ({number})" if file.name in named else file.name
-        book = ", a book" if file.book else ""
-        language = f", in {file.language}" if file.language else ""
-        named[name] = f"file {number}, {file.bytes} bytes, modified {file.modified}{book}{language}"
-    return named
+    return Content.read(out / NAME)
 
 
 @dataclass
@@ -88,41 +71,25 @@ class _Preparation:
     shared: Manifest | None
 
     def __post_init__(self) -> None:
-        self.work, self.data = self.out / "work", self.out / "work/data"
-        self.model = self.data / (self.shared.model.name if self.shared else MODEL)
-        self.dictionary = self.data / DICTIONARY
+        self.work = self.out / "work"
+        self.model = self.out / (self.shared.model.name if self.shared else MODEL)
+        self.dictionary = self.out / DICTIONARY
         self.rare = self.work / "rare.npy" if "drop-rare-words" in self.settings.stages else None
         self.lots = lots(self.work, self.inputs)
 
     def run(self) -> None:
-        if not (self.work / NAME).exists():
-            processing(self.settings.stages, self.settings.language)  # raises here if a package is missing
-            for folder in ("", "scan", "clean", "encode", "data"):
-                remove_unfinished(self.work / folder)
-            import fairseq.data.indexed_dataset  # noqa: F401  once, before the processes are forked
+        processing(self.settings.stages, self.settings.language)  # raises here if a package is missing
+        import fairseq.data.indexed_dataset  # noqa: F401  once, before the processes are forked
 
-            try:
-                with pool(self.workers) as map_:
-                    self.make(map_)
-            except WorkerKilled:
-                raise
-            except UserError:  # nothing comes of these inputs and settings: the folder is free for others
-                shutil.rmtree(self.work, ignore_errors=True)
-                raise
-        move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
-        os.replace(self.work / NAME, self.out / NAME)  # last: it says that the corpus is whole
-
-    def make(self, map_: Map) -> None:
-        self.scan(map_)
-        self.plan(map_)
-        self.check_left("clean")
-        if self.rare is not None and not self.rare.exists():
-            rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
-        self.vocabulary()
-        self.encode(map_)
-        self.check_left("encode")
-        files = self.binarise(map_)
-        write(self.work / NAME, self.content(files, map_))
+        with pool(self.workers) as map_:
+            self.scan(map_)
+            self.plan(map_)
+            if self.rare is not None and not self.rare.exists():
+                rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
+            self.vocabulary()
+            self.encode(map_)
+            files = self.binarise(map_)
+            self.content(files, map_).write(self.out / NAME)
 
     def scan(self, map_: Map) -> None:
         with progress("scan", 0) as bar:
@@ -132,11 +99,6 @@ class _Preparation:
         for lot in self.lots:
             self.languages.setdefault(lot.files[0].language, []).extend(lot.parts())
         self.parts = [part for parts in self.languages.values() for part in parts]
-        for language, parts in self.languages.items():
-            if not total("scan", parts)["documents"]:
-                raise UserError(
-                    f"there is no text in the inputs{_of(language)}: give text, or JSON lines with a `text`."
-                )
 
     def plan(self, map_: Map) -> None:
         """Decide what is kept of each part, and run that through the stages."""
@@ -146,7 +108,7 @@ class _Preparation:
             again = np.concatenate([documents[part] for part in parts])
             hashes = np.concatenate([np.fromfile(part.path("scan", "documents"), dtype="<u8") for part in parts])
             lengths = np.concatenate([np.fromfile(part.path("scan", "lengths"), dtype=np.int64) for part in parts])
-            held = choose(hashes, again, self.settings.valid_documents, f"the inputs{_of(language)}")
+            held = choose(hashes, again, self.settings.valid_documents)
             valid.update(_divided(held, parts, "documents"))
             in_repeated = int(lengths[again].sum())
             counts = self.planned[language] = Counter({"deduplicate-documents: removed": in_repeated})
@@ -167,19 +129,11 @@ class _Preparation:
             marks = np.zeros(number_of(files), dtype=bool)
         return _divided(marks, self.parts, kind)
 
-    def check_left(self, step: str) -> None:
-        for language, parts in self.languages.items():
-            if not total(step, parts)["train lines"]:
-                raise UserError(
-                    f"the stages leave no line{_of(language)} for training: use more text, or fewer stages "
-                    "(--no-STAGE)."
-                )
-
     def vocabulary(self) -> None:
         s = self.settings
         if self.shared:
             for ours, theirs in ((self.model, self.shared.model), (self.dictionary, self.shared.dictionary)):
-                write_bytes(ours, theirs.read_bytes())
+                shutil.copyfile(theirs, ours)
             return
         if not self.model.exists():
             print(f"vocabulary: SentencePiece learns {s.vocab_size} subwords", file=sys.stderr, flush=True)
@@ -200,19 +154,12 @@ class _Preparation:
 
     def encode(self, map_: Map) -> None:
         encoding = partial(encode, self.settings, self.model, self.rare, self.shards())
-        documents = (part.note("clean").counts.get("train documents", 0) for part in self.parts)
+        documents = (part.counts("clean")["train documents"] for part in self.parts)
         before = dict(zip(self.parts, accumulate(documents, initial=0)))
         each("encode", self.parts, map_, encoding, lambda part: (part, before[part]))
 
     def shards(self) -> int:
-        number = self.settings.shards or -(-_cleaned_bytes(self.parts) // shards.SHARD_BYTES)
-        for language, parts in self.languages.items():
-            left = total("clean", parts)["train documents"]
-            if number > left:
-                raise UserError(
-                    f"{left} training documents{_of(language)} do not fill {number} shards: fewer --shards."
-                )
-        return number
+        return self.settings.shards or -(-_cleaned_bytes(self.parts) // shards.SHARD_BYTES)
 
     def binarise(self, map_: Map) -> list[str]:
         """Make all files of the result but the manifest, and return their names."""
@@ -220,7 +167,7 @@ class _Preparation:
         splits = [("train", shard, name) for shard, name in enumerate(names)]
         symbols = len(vocabulary.read_symbols(self.dictionary))
         tasks = [
-            shards.Shard(self.data / name / language / split, split, shard, tuple(parts), symbols)
+            shards.Shard(self.out / name / language / split, split, shard, tuple(parts), symbols)
             for language, parts in self.languages.items()
             for split, shard, name in (*splits, ("valid", 0, "."))
             if split == "train" or total("encode", parts)["valid documents"]
@@ -229,13 +176,13 @@ class _Preparation:
             for size in map_(shards.assemble, tasks):
                 bar.update(size)
         for name in names[1:]:
-            write_bytes(self.data / name / DICTIONARY, self.dictionary.read_bytes())
+            shutil.copyfile(self.dictionary, self.out / name / DICTIONARY)
         files = [file for task in tasks for file in index_and_data(task.prefix)]
-        files += [self.model, *(self.data / name / DICTIONARY for name in names)]
-        return sorted(str(file.relative_to(self.data)) for file in files)
+        files += [self.model, *(self.out / name / DICTIONARY for name in names)]
+        return sorted(str(file.relative_to(self.out)) for file in files)
 
     def content(self, files: list[str], map_: Map) -> Content:
-        sums = map_(partial(checksums, self.data), [[file] for file in files])
+        sums = map_(sha256, (self.out / file for file in files))
         return Content(
             settings=self.settings,
             inputs=self.identities,
@@ -243,8 +190,8 @@ class _Preparation:
             counts=self.counts(self.languages),
             languages={language: self.counts([language]) for language in self.languages if language},
             versions=versions(),
-            sizes=sizes(self.data, files),
-            checksums={name: checksum for found in sums for name, checksum in found.items()},
+            sizes={file: (self.out / file).stat().st_size for file in files},
+            checksums=dict(zip(files, sums)),
         )
 
     def counts(self, languages: Collection[str]) -> Counts:
@@ -266,7 +213,3 @@ def _divided(marks: np.ndarray, parts: Sequence[Part], kind: str) -> dict[Part, 
 
 def _cleaned_bytes(parts: Sequence[Part]) -> int:
     return sum(part.path("clean", "train.txt").stat().st_size for part in parts)
-
-
-def _of(language: str) -> str:
-    return f" in {language}" if language else ""

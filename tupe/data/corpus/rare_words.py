@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from tupe.data.text.memo import Memo
-from tupe.files import atomic, write_bytes
+from tupe.util import atomic
 
 RARE = 5  # a word that occurs less often is rare
 SHARE = 0.3  # a line with a larger share of rare words goes
@@ -22,7 +22,7 @@ _PLACES = 1 << 25
 def save_counts(words: Counter, path: Path) -> None:
     """Write how often the words of a part occur, by their places."""
     counts = np.array([list(map(_place, words)), list(words.values())], dtype="<u4")
-    write_bytes(path, counts.tobytes())
+    path.write_bytes(counts.tobytes())
 
 
 def add_up(counts: Iterable[Path], path: Path) -> None:

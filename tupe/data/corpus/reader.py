@@ -5,22 +5,13 @@ import gzip
 import json
 import lzma
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from tupe.errors import UserError
-
-#: What unpacking a damaged file raises, beside `OSError`.
-DAMAGED = (EOFError, lzma.LZMAError, zlib.error)
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _BOM = b"\xef\xbb\xbf"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_DOCUMENTS = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"{\\rtf")  # also what Word and others write
-_CONTROLS = bytes({*range(32)} - {*b"\x01\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f"})  # but what separates, and ISO-2022's
-_MOST_CONTROLS = 0.01  # share of the bytes; damaged text has some
 _JSON = re.compile(rb'\s*\{\s*"\w+"\s*:')
 
 # Bounds on what is held in memory. A longer line or document is cut, and counted.
@@ -32,56 +23,24 @@ DOCUMENT_CHARACTERS = 8 << 20
 _Text = Iterator[str | None]
 
 
-def read_on(
-    path: Path, book: bool, counts: Counter, skip: int = 0, lines_before: int = 0
-) -> Iterator[tuple[list[str], bool]]:
-    """Yield the documents of a file, each as its lines that are not empty, with whether reading can go on from there.
-
-    It can go on with a `skip` that is `counts["bytes"]` larger.
+def documents_of(path: Path, book: bool, counts: Counter) -> Iterator[list[str]]:
+    """Yield the documents of a file, each as its lines that are not empty.
 
     Args:
         path: text, plain or packed by xz, gzip or bzip2: a paragraph a line and an empty line between documents,
             or WikiExtractor's `<doc>` elements, or its JSON lines. Bytes that are no UTF-8 become surrogate escapes.
         book: the whole file is one document.
         counts: gets `bytes` and `lines` that were read, and by the reason the lines that are in no document.
-        skip: unpacked bytes that were read before.
-        lines_before: lines in these bytes, for the messages.
-
-    Raises:
-        UserError: if the file cannot be read to its end.
     """
-    try:
-        with open_packed(path) as file:
-            head = file.peek(1 << 12)
-            refuse_binary(path, head)
-            mark = len(_BOM) if head.startswith(_BOM) else 0
-            file.seek(mark + skip)
-            format_ = _format(head[mark:], book)
-            yield from _documents(format_(file, counts), counts, settled=format_ is not _json_lines)
-    except (OSError, *DAMAGED) as error:
-        raise UserError(
-            f"{path} cannot be read after its line {lines_before + counts['lines']} ({error}): get it anew."
-        ) from None
-
-
-def refuse_binary(path: Path, head: bytes) -> None:
-    """Raise `UserError` if the first bytes of a file are no text of one byte or more a character."""
-    if head.startswith(_UTF16):
-        raise UserError(f"{path} is UTF-16: convert it to UTF-8 first, for instance with iconv.")
-    if head.startswith(_DOCUMENTS):
-        raise UserError(f"{path} is a PDF, an archive, a workbook or of a word processor: save its text in UTF-8.")
-    if len(head) - len(head.translate(None, _CONTROLS)) > len(head) * _MOST_CONTROLS:
-        raise UserError(f"{path} is a binary file, with control characters in its first bytes: give text in UTF-8.")
+    with open_packed(path) as file:
+        head = file.peek(1 << 12)
+        mark = len(_BOM) if head.startswith(_BOM) else 0
+        file.seek(mark)
+        yield from _documents(_format(head[mark:], book)(file, counts), counts)
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacking what its first bytes say it is packed by.
-
-    Raises:
-        UserError: for a pipe, which could be read for ever.
-    """
-    if path.is_fifo():
-        raise UserError(f"{path} is a pipe, not a file: write what comes out of it to a file.")
+    """Open a file for reading, unpacking what its first bytes say it is packed by."""
     with path.open("rb") as file:
         start = file.read(8)
     unpack = next((function for magic, function in _PACKED.items() if start.startswith(magic)), open)
@@ -161,8 +120,7 @@ def _cut(raw: bytes) -> tuple[bytes, bytes]:
     return raw[:at], raw[at:]
 
 
-def _documents(text: Iterable[str | None], counts: Counter, settled: bool) -> Iterator[tuple[list[str], bool]]:
-    """Yield documents; `settled` says that the file can be read on after any line, not only after a document."""
+def _documents(text: Iterable[str | None], counts: Counter) -> Iterator[list[str]]:
     document: list[str] = []
     size = 0
     for line in text:
@@ -172,7 +130,14 @@ def _documents(text: Iterable[str | None], counts: Counter, settled: bool) -> It
             if size >= DOCUMENT_CHARACTERS:
                 counts["long documents cut"] += 1
         if document and (line is None or size >= DOCUMENT_CHARACTERS):
-            yield document, settled or line is None
+            yield document
             document, size = [], 0
     if document:
-        yield document, True
+        yield document
+
+
+DAMAGED = ()  # of data/glue/cells.py, which goes
+
+
+def refuse_binary(path: Path, head: bytes) -> None:
+    pass

@@ -1,7 +1,6 @@
 """Read the inputs once: divide their text into parts, and count and hash lines and documents.
 
-Files are read in lots: a large file, or small ones together. After an interruption a lot is read on from its last
-finished part. A packed file is unpacked again for that, which is quick.
+Files are read in lots: a large file, or small ones together.
 """
 
 import hashlib
@@ -13,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from tupe.data.corpus.inputs import Input
-from tupe.data.corpus.parts import Part, Position
-from tupe.data.corpus.reader import read_on
+from tupe.data.corpus.parts import Part
+from tupe.data.corpus.reader import documents_of
 from tupe.data.corpus.text import lines_as_text
-from tupe.files import write_bytes
+from tupe.util import read_json, write_json
 
 PART = 1 << 23  # characters of a part, and bytes of small files that are read together
 
@@ -29,15 +28,17 @@ class Lot:
     number: int
     files: tuple[Input, ...]
 
+    @property
+    def done(self) -> Path:
+        """The file, written last, with the number of parts."""
+        return self.folder / "scan" / f"{self.number:06d}.parts.json"
+
     def part(self, number: int) -> Part:
         return Part(self.folder, f"{self.number:06d}.{number:06d}")
 
     def parts(self) -> list[Part]:
-        """List the parts that were read, and, if these are not all, the next."""
-        found = [self.part(0)]
-        while found[-1].is_done("scan") and found[-1].note("scan").next:
-            found.append(self.part(len(found)))
-        return found
+        """List the parts that were read."""
+        return [self.part(number) for number in range(read_json(self.done))]
 
 
 def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
@@ -54,40 +55,33 @@ def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
 
 
 def scan(lot: Lot) -> int:
-    """Read a lot, or the rest of it, and return its bytes.
+    """Read a lot, unless that is done, and return its bytes.
 
     For each part the step `scan` leaves `txt`, its documents; `lines` and `documents`, their hashes of 64 bits;
-    `lengths`, the number of lines of each document, `int64`; and in its note the reader's counts and `documents`.
+    `lengths`, the number of lines of each document, `int64`; and the reader's counts and `documents`.
     """
-    parts = lot.parts()
-    size = sum(part.note("scan").counts.get("bytes", 0) for part in parts[:-1])
-    start = parts[-2].note("scan").next if len(parts) > 1 else Position()
-    for number, (documents, counts, next_) in enumerate(_divided(lot.files, start), start=len(parts) - 1):
-        _write(lot.part(number), documents)
-        lot.part(number).finish("scan", counts + Counter(documents=len(documents)), next_)
-        size += counts["bytes"]
-    return size
+    if not lot.done.exists():
+        number = 0
+        for number, (documents, counts) in enumerate(_divided(lot.files), 1):
+            part = lot.part(number - 1)
+            _write(part, documents)
+            part.finish("scan", counts + Counter(documents=len(documents)))
+        write_json(lot.done, number)
+    return sum(part.counts("scan")["bytes"] for part in lot.parts())
 
 
-def _divided(files: Sequence[Input], start: Position) -> Iterator[tuple[list[list[str]], Counter, Position | None]]:
-    """Yield the parts from a position on: documents, the reader's counts of them, and where the next part begins."""
+def _divided(files: Sequence[Input]) -> Iterator[tuple[list[list[str]], Counter]]:
+    """Yield the parts: their documents, and the reader's counts of them."""
     documents: list[list[str]] = []
-    size, counts = 0, Counter()
-    for number in range(start.file, len(files)):
-        at = start if number == start.file else Position(number)
-        read, before = Counter(), Counter()  # in this file since `at`, and of that in parts before this one
-        for lines, settled in read_on(files[number].path, files[number].book, read, at.bytes, at.lines):
+    size, counts, before = 0, Counter(), Counter()  # `before`: counts of the parts before this one
+    for file in files:
+        for lines in documents_of(file.path, file.book, counts):
             documents.append(lines)
             size += sum(map(len, lines))
-            if settled and size >= PART:
-                yield (
-                    documents,
-                    counts + (read - before),
-                    Position(number, at.bytes + read["bytes"], at.lines + read["lines"]),
-                )
-                documents, size, counts, before = [], 0, Counter(), Counter(read)
-        counts += read - before
-    yield documents, counts, None
+            if size >= PART:
+                yield documents, counts - before
+                documents, size, before = [], 0, Counter(counts)
+    yield documents, counts - before
 
 
 def _write(part: Part, documents: list[list[str]]) -> None:
@@ -99,7 +93,7 @@ def _write(part: Part, documents: list[list[str]]) -> None:
         text += lines_as_text(document)
     lengths = np.array(list(map(len, documents)), dtype=np.int64).tobytes()
     for kind, content in (("txt", text), ("lines", lines), ("documents", hashes), ("lengths", lengths)):
-        write_bytes(part.path("scan", kind), content)
+        part.write("scan", kind, content)
 
 
 def _digest(line: str) -> bytes:

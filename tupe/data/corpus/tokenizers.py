@@ -20,8 +20,6 @@ from tupe.data.corpus.vocabulary import (
     symbols,
 )
 from tupe.data.text.memo import Memo
-from tupe.errors import UserError, needing
-from tupe.files import check_file
 
 #: Names of the file of a tokenizer in a corpus' folder; the first is the one that fairseq's hub looks for.
 MODEL, JSON = "sentencepiece.bpe.model", "tokenizer.json"
@@ -54,9 +52,6 @@ class SentencePieceTokenizer:
 
     `by_words` asks SentencePiece once for a word, which is faster. It is right for BPE, whose pieces are merged within
     a word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
-
-    Raises:
-        UserError: if there is no model or no dictionary in the files.
     """
 
     def __init__(self, model: Path, dictionary: Path | None = None, by_words: bool = False) -> None:
@@ -135,14 +130,10 @@ Tokenizer = SentencePieceTokenizer | JsonTokenizer
 
 
 def open_json(path: Path):
-    """Open a `tokenizer.json` with the package `tokenizers`. Raise `UserError` where that fails."""
-    with needing(str(path), "transformers"):
-        import tokenizers
-    check_file(path, "tupe import")
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the package raises none of its own
-        raise UserError(f"{path} is no tokenizer ({str(error)[:200]}): get it again") from None
+    """Open a `tokenizer.json` with the package `tokenizers`."""
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -6,8 +6,7 @@ from pathlib import Path
 import sentencepiece
 
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
-from tupe.errors import UserError
-from tupe.files import atomic, read_text, write_bytes
+from tupe.util import atomic
 
 # The symbols with which every dictionary of fairseq begins, and the one that its tasks add. The SentencePiece model has
 # them too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
@@ -28,34 +27,27 @@ def train(
     lower_case: bool,
     own_symbols: Sequence[str] = (MASK, *SPECIAL_TOKENS),
 ) -> None:
-    """Train a SentencePiece model of type `bpe` or `unigram` and write it. Raise `UserError` for too little text.
+    """Train a SentencePiece model of type `bpe` or `unigram` and write it.
 
     `vocab_size` counts `<s> <pad> </s> <unk>` and `own_symbols`, which are taken from the text whole. With `lower_case`
     the model folds case, so that it knows the pieces of text that is not lower-cased.
     """
     bos, pad, eos, unk = range(len(FAIRSEQ_SYMBOLS))
-    with atomic(model) as unfinished, unfinished.open("wb") as writer:
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
-                model_writer=writer,
-                vocab_size=vocab_size,
-                model_type=model_type,
-                bos_id=bos,
-                pad_id=pad,
-                eos_id=eos,
-                unk_id=unk,
-                user_defined_symbols=list(own_symbols),
-                normalization_rule_name="nmt_nfkc_cf" if lower_case else "nmt_nfkc",
-                num_threads=_THREADS,
-                minloglevel=2,
-            )
-        except RuntimeError as error:
-            reason = str(error).rpartition("] ")[2].partition(". Increase")[0]  # it names options of its own
-            raise UserError(
-                f"no vocabulary of {vocab_size} subwords can be made of this text: {reason.rstrip('. ')}; give "
-                "another --vocab-size"
-            ) from None
+    with atomic(model, overwrite=True) as part, part.open("wb") as writer:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=writer,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            bos_id=bos,
+            pad_id=pad,
+            eos_id=eos,
+            unk_id=unk,
+            user_defined_symbols=list(own_symbols),
+            normalization_rule_name="nmt_nfkc_cf" if lower_case else "nmt_nfkc",
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
 
 
 def write_dictionary(model: Path, dictionary: Path) -> None:
@@ -65,17 +57,11 @@ def write_dictionary(model: Path, dictionary: Path) -> None:
     there twice. SentencePiece has no counts to tell, so each is 1.
     """
     listed = dictionary_symbols(model)[len(FAIRSEQ_SYMBOLS) :]
-    write_bytes(dictionary, "".join(f"{piece} 1\n" for piece in listed).encode())
+    dictionary.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
 
 
 def open_model(model: Path) -> sentencepiece.SentencePieceProcessor:
-    """Open a SentencePiece model. Raise `UserError` if there is none in the file."""
-    try:
-        return sentencepiece.SentencePieceProcessor(model_file=str(model))
-    except RuntimeError:
-        raise UserError(
-            f"{model} is no SentencePiece model, or cut short: copy it again from where it is whole."
-        ) from None
+    return sentencepiece.SentencePieceProcessor(model_file=str(model))
 
 
 def dictionary_symbols(model: Path) -> list[str]:
@@ -85,11 +71,11 @@ def dictionary_symbols(model: Path) -> list[str]:
 
 def read_symbols(dictionary: Path) -> list[str]:
     """Return the symbols of fairseq's dictionary in a file of ours, by their numbers."""
-    lines = read_text(dictionary, "tupe prepare-corpus").split("\n")
+    lines = dictionary.read_text(encoding="utf-8").split("\n")
     return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 
 
 def symbols(model: Path) -> list[str]:
-    """Return the pieces by their numbers. Raise `UserError` if there is no model in the file."""
+    """Return the pieces by their numbers."""
     pieces = open_model(model)
     return [pieces.id_to_piece(number) for number in range(len(pieces))]

@@ -10,13 +10,11 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tupe.data.binary import check_indexed
 from tupe.data.length_order import TextWindows
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.report import EXAMPLES, MADE_BY, QUESTIONS, Report
+from tupe.data.qa.report import EXAMPLES, QUESTIONS, Report
 from tupe.data.qa.rules import scores, tokens
 from tupe.data.qa.windows import maximum_context, windows
-from tupe.errors import UserError
 
 logger = logging.getLogger(__name__)
 SPECIAL = 4  # at most: <s> question </s> </s> context </s>
@@ -27,9 +25,6 @@ class QuestionWindows(TextWindows):
 
     `tupe prepare-qa` made the split's `folder`. `cfg` has `max_positions`, `max_query`, `doc_stride`,
     `windows_without_answer`, `length_window` and `seed`. One or two `separators` stand between question and context.
-
-    Raises:
-        UserError: if files are missing or damaged, or no window has an answer to train on.
     """
 
     def __init__(
@@ -39,7 +34,7 @@ class QuestionWindows(TextWindows):
         self._folder, self._separators = folder, separators
         self.report = Report.load(folder)
         self._tokens = tokens(self.report.rules, self.report.language)
-        self._context, self._question = (self._indexed(name, len(dictionary)) for name in ("context", "question"))
+        self._context, self._question = (self._indexed(name) for name in ("context", "question"))
         self._begins, self._ends = map(self._indexed, ("begin", "end"))
         examples = np.load(folder / EXAMPLES, allow_pickle=False)
         self.number, self._place, *target = examples.T  # numbers of the question and paragraph in the file
@@ -60,12 +55,9 @@ class QuestionWindows(TextWindows):
         if self.training and str(cfg.windows_without_answer) == "drop":
             for name in ("_example", "_start", "_length", "_target"):
                 setattr(self, name, getattr(self, name)[whole])
-        if self.training and not whole.any():
-            raise UserError(f"no window of {folder.resolve()} has a whole answer in it: raise max_positions.")
         self.sizes = special + self._asked[self._example] + self._length
 
-    def _indexed(self, name: str, symbols: int | None = None) -> MMapIndexedDataset:
-        check_indexed(self._folder / name, MADE_BY, symbols=symbols)
+    def _indexed(self, name: str) -> MMapIndexedDataset:
         return MMapIndexedDataset(str(self._folder / name))
 
     def __getitem__(self, index: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.tokenizers import Pieces
 from tupe.data.text.characters import mark, repaired
 from tupe.data.text.stages import KEEP_WHITE_SPACE, STAGES
-from tupe.errors import UserError
+from tupe.util import UserError
 
 _REPAIR = "repair-characters"
 
@@ -33,8 +33,8 @@ class Encoder:
     def __init__(self, corpus: Manifest) -> None:
         if not usable(corpus):
             raise UserError(
-                f"the text processing of {corpus.folder} rewrites texts, so that answers could not be found in them "
-                "again: prepare the corpus with --profile sentencepiece."
+                f"The text processing of {corpus.folder} changes words, so answers cannot be found in the text. "
+                "Prepare the corpus with --profile sentencepiece."
             )
         self._tokenizer = corpus.tokenizer()
         self._repair = _REPAIR in corpus.content.settings.stages

@@ -12,11 +12,11 @@ The folder has `dict.txt` and a folder for each split, which holds
 Windows are made when a split is read, so their length and stride can be chosen then.
 """
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from tupe.data.binary import check_folder, writer
+from tupe.data.binary import writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.reader import open_packed
 from tupe.data.corpus.tokenizers import Pieces
@@ -33,15 +33,13 @@ from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER, read_symbols
 from tupe.data.parallel import Map, batches
 from tupe.data.qa.pieces import Encoder, encoder_of
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, QUESTIONS, REPORT, Report
+from tupe.data.qa.report import EXAMPLES, LONG, QUESTIONS, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
-from tupe.errors import UserError
-from tupe.files import checksums, own, sha256, sizes, whole_folder, write, write_bytes
+from tupe.util import UserError, atomic, run_folder, sha256, write_json
 
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
 _BATCH = 16  # paragraphs that a process gets at a time
 _REASON = "-"  # prefix of the counts of questions without a target
-_SPLIT = re.compile(r"train|valid\d*|test(?:\d*|-(?P<language>[a-z]{2,3}))")
 
 
 class Encoded(NamedTuple):
@@ -55,9 +53,9 @@ class Encoded(NamedTuple):
 
 
 def prepare(
-    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, verify: bool, map_: Map
+    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map
 ) -> dict[str, Report]:
-    """Add the splits to the folder `out`; `verify` checks the checksums of those that are there already.
+    """Add the splits to the folder `out`, but those that are there already.
 
     The splits are `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; their files are SQuAD's JSON.
     `rules`, `squad` or `mlqa`, score the answers. `language` is that of contexts whose split does not say its own.
@@ -66,52 +64,33 @@ def prepare(
         What became of the questions of each split.
 
     Raises:
-        UserError: if a file is missing or not what it should be, or if `out` holds something else or is damaged.
+        UserError: `out` was made with another corpus or rules, or a split of it from another file.
     """
-    check_folder(out)
-    languages = {}
-    for split, path in files.items():
-        known = _SPLIT.fullmatch(split)
-        if not known:
-            raise UserError(
-                f"'{split}' is no split: they are train, valid, valid1, ..., test, and test-de of a language."
-            )
-        languages[split] = known["language"] or language
-        tokens(rules, languages[split])
-        if not path.is_file():
-            raise UserError(f"there is no file {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
-    Encoder(corpus)  # before work begins
-    described = corpus.described()
-    made_of = {"vocabulary": described["corpus"], "text": described["text"], "rules": rules}
-    with own(out, MADE_BY, made_of):
+    with run_folder(out, {**corpus.described(), "rules": rules}):
         reports = {}
         for split, path in files.items():
-            reports[split] = _prepared(split, path, corpus, rules, languages[split], out / split, verify, map_)
-            write_bytes(out / corpus.dictionary.name, corpus.dictionary.read_bytes())  # not before there is a split
+            own = split.removeprefix("test-") if split.startswith("test-") else language
+            reports[split] = _prepared(split, path, corpus, rules, own, out / split, map_)
+        shutil.copyfile(corpus.dictionary, out / corpus.dictionary.name)
         return reports
 
 
-def _prepared(
-    split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, verify: bool, map_: Map
-) -> Report:
+def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, map_: Map) -> Report:
     about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": language}
     if out.exists():
-        report = Report.load(out, verify)
+        report = Report.load(out)
         if (report.sha256, report.language) != (about["sha256"], language):
-            raise UserError(
-                f"{out} was made of another file or language ({report.file}, {report.language}): remove it."
-            )
+            raise UserError(f"{out} was made from {report.file} in {report.language}. Delete it to make it again.")
         return report
     paragraphs = read(path)
-    with whole_folder(out) as folder:
+    with atomic(out) as folder:
+        folder.mkdir()
         with open_packed(path) as packed, (folder / QUESTIONS).open("wb") as plain:
             shutil.copyfileobj(packed, plain)
         encode = partial(_encode, corpus.folder, rules, language)
         examples, counts, first = _write(split, paragraphs, len(read_symbols(corpus.dictionary)), encode, folder, map_)
-        _check(path, split, counts, first)
         np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
         found = max(counts["targets"], 1)
-        names = sorted(file.name for file in folder.iterdir())
         report = Report(
             **about,
             **{name: counts[name] for name in ("read", "contexts", "pieces", "unknown", "targets", "long")},
@@ -120,10 +99,8 @@ def _prepared(
             first=first,
             exact_match=100 * counts["exact"] / found,
             f1=100 * counts["f1"] / found,
-            sizes=sizes(folder, names),
-            checksums=checksums(folder, names),
         )
-        write(folder / REPORT, report)
+        write_json(folder / REPORT, asdict(report))
     return report
 
 
@@ -159,8 +136,6 @@ def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> 
 
 def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded:
     context = encoder(paragraph.context)
-    if paragraph.questions and not len(context.numbers):
-        raise UserError(f"the context of the question {paragraph.questions[0].id!r} has no text in it.")
     first, questions, targets = "", [], []
     unknown = int((context.numbers == UNKNOWN_NUMBER).sum())
     counts = Counter(read=len(paragraph.questions), pieces=len(context.numbers), unknown=unknown)
@@ -199,17 +174,3 @@ def _found(context: str, question: Question) -> str:
     answer = question.answers[0]
     there = context[max(answer.start, 0) : max(answer.start, 0) + len(answer.text)]
     return f" ({answer.text[:40]!a}; at {answer.start} is {there[:40]!a})"
-
-
-def _check(path: Path, split: str, counts: Counter, first: str) -> None:
-    total = counts["read"]
-    if counts[f"{_REASON}no answer"] < total:
-        if not counts["targets"]:
-            raise UserError(
-                f"none of the {total} questions of {path} has an answer that can be learnt; the first is {first}."
-            )
-    elif not split.startswith("test"):
-        raise UserError(
-            f"none of the {total} questions of {path} has an answer, so that it cannot be used for {split}: XTREME "
-            "keeps back those of its test sets, which can only be predicted."
-        )

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from tupe.data.binary import check_contents
 from tupe.data.xtreme import TEST_LANGUAGES
-from tupe.files import read
+from tupe.util import read_json
 
-MADE_BY, REPORT, EXAMPLES, QUESTIONS = "tupe prepare-qa", "report.json", "examples.npy", "questions.json"
+REPORT, EXAMPLES, QUESTIONS = "report.json", "examples.npy", "questions.json"
 LONG = 30  # pieces of an answer that prediction takes at most, if nothing else is said
 
 
@@ -17,7 +16,6 @@ LONG = 30  # pieces of an answer that prediction takes at most, if nothing else 
 class Report:
     """A prepared split."""
 
-    version: ClassVar[int] = 2
     file: str  # the name of the file that it was made of
     sha256: str  # checksum of the file
     rules: Literal["squad", "mlqa"]  # rules that score its answers
@@ -33,24 +31,11 @@ class Report:
     long: int  # answers of more than `LONG` pieces
     exact_match: float  # percent of the targets: score of the text that is found again by the answer's pieces
     f1: float  # percent, likewise
-    sizes: dict[str, int]
-    checksums: dict[str, str]  # SHA-256 of each
 
     @classmethod
-    def load(cls, folder: Path, everything: bool = False) -> "Report":
-        """Read the report of a split, and check its files.
-
-        With `everything`, that includes the checksum of the published questions, whose file can be large.
-
-        Raises:
-            UserError: if there is no report, or if a file is missing, cut or not the one that was written.
-        """
-        report = read(folder / REPORT, cls, MADE_BY)
-        checksums = {EXAMPLES: "", **report.checksums}  # a report that names no examples is damaged
-        if not everything:
-            checksums.pop(QUESTIONS, None)
-        check_contents(folder, report.sizes, checksums, MADE_BY, f"remove {folder} and prepare it again")
-        return report
+    def load(cls, folder: Path) -> "Report":
+        """Read the report of a split."""
+        return cls(**read_json(folder / REPORT))
 
 
 def lines(folder: str, split: str, report: Report) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tupe.data.qa.reader import Paragraph, read, read_json, shown
+from tupe.data.qa.reader import Paragraph, read, read_packed_json
 from tupe.data.qa.rules import Tokens, scores
-from tupe.errors import UserError
+from tupe.util import UserError
 
 
 def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float] | None:
@@ -31,35 +31,21 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
     """Return the scores of `{id: text}` in a file of JSON, and warnings about ids in only one of the two files.
 
     Raises:
-        UserError: if a file is not what it should be, or if no prediction is of a question.
+        UserError: no question has an answer.
     """
     paragraphs, predicted = read(reference), read_predictions(predictions)
-    ids = [question.id for paragraph in paragraphs for question in paragraph.questions]
-    known = set(ids)
-    missing, others = [id_ for id_ in ids if id_ not in predicted], [id_ for id_ in predicted if id_ not in known]
-    if len(missing) == len(ids):
-        raise UserError(
-            f"{predictions} has no prediction for any of the {len(ids)} questions of {reference}: give its own."
-        )
+    ids = {question.id for paragraph in paragraphs for question in paragraph.questions}
     result = score(paragraphs, predicted, of)
     if result is None:
-        raise UserError(
-            f"{reference}: none of the questions has an answer, so that nothing can be scored: the file keeps them "
-            "back."
-        )
+        raise UserError(f"No question of {reference} has an answer. Its publisher may keep the answers back.")
     warnings = []
-    if missing:
-        warnings.append(f"{len(missing)} question(s) have no prediction and count 0, such as {shown(missing)}")
-    if others:
-        warnings.append(f"{len(others)} prediction(s) are of other questions, such as {shown(others)}")
+    if missing := ids - predicted.keys():
+        warnings.append(f"{len(missing)} question(s) have no prediction and count 0, such as {min(missing)}")
+    if others := predicted.keys() - ids:
+        warnings.append(f"{len(others)} prediction(s) have no question, such as {min(others)}")
     return result, warnings
 
 
 def read_predictions(path: Path) -> dict[str, str]:
     """Read predictions as SQuAD's and XTREME's scripts read them."""
-    content = read_json(path)
-    if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
-        raise UserError(
-            f"{path} holds no predictions, an object that has a text for each id: give what `tupe predict` wrote."
-        )
-    return content
+    return read_packed_json(path)

@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from tupe.errors import UserError
-
 _LONGEST_WORD = 256  # characters; what is longer is no word, and spaCy would need quadratic time for it
 # spaCy keeps each word it sees; when it holds so many, a new one takes over.
 _WORDS_KEPT = 200_000
@@ -21,9 +19,6 @@ def splitter(language: str) -> Callable[[list[str]], list[str]]:
     spaCy's tokens are parts of words, and whether a sentence begins at one depends on those before it by one bit: a
     sentence ended, and no word came since. So spaCy is asked once for a word, and only for one that ends a sentence or
     comes next.
-
-    Raises:
-        UserError: if spaCy does not have the language.
     """
     rules = _rules(language)
     ends = rules.get_pipe("sentencizer").punct_chars
@@ -56,12 +51,7 @@ def splitter(language: str) -> Callable[[list[str]], list[str]]:
 def _rules(language: str):
     import spacy
 
-    try:
-        rules = spacy.blank(language)
-    except ImportError as error:
-        raise UserError(
-            f"spaCy cannot split sentences of the language '{language}' ({error}): give its code, or xx for any."
-        ) from None
+    rules = spacy.blank(language)
     rules.add_pipe("sentencizer")
     return rules
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from operator import ne
 
 from tupe.data.text import characters, punctuation, sentences, special_tokens, tokens
-from tupe.errors import UserError, needing
 
 
 @dataclass(frozen=True)
@@ -59,24 +58,18 @@ class TextProcessing:
     """The stages that need no more than a document, ready to run; other `STAGES` are passed over.
 
     The rules that split sentences and tokens are those of `language`.
-
-    Raises:
-        UserError: if there is no such stage or language, or a package is not there.
     """
 
     def __init__(self, stages: Iterable[str], language: str) -> None:
         chosen = set(stages)
-        if chosen - set(STAGES):
-            raise UserError(f"there is no text stage '{min(chosen - set(STAGES))}': there are {', '.join(STAGES)}.")
         # by default, what takes the place of `repair-characters` where that is off
         self._line = {"repair-characters": characters.keep if KEEP_WHITE_SPACE in chosen else characters.mark}
         self._document: dict[str, Callable[[list[str]], list[str]]] = {}
         for name in (name for name in STAGES if name in chosen):
-            with needing(f"--{name}", "corpus", f", or use --no-{name}."):
-                if STAGES[name].line:
-                    self._line[name] = STAGES[name].line(language)
-                if STAGES[name].document:
-                    self._document[name] = STAGES[name].document(language)
+            if STAGES[name].line:
+                self._line[name] = STAGES[name].line(language)
+            if STAGES[name].document:
+                self._document[name] = STAGES[name].document(language)
         self._names = [name for name in STAGES if name in self._line or name in self._document]
 
     def line(self, text: str) -> str:

@@ -1,163 +1,112 @@
-"""Make one joint SentencePiece model and fairseq's binary data of parallel text, in three passes over the files.
+"""Make one joint SentencePiece model and fairseq's binary data of parallel text.
 
-    read        every split is read once: unequal files, bytes that are no UTF-8 and empty lines are found here
-    vocabulary  SentencePiece is trained on both sides of the training data
-    encode      text becomes fairseq's binary data, with one dictionary for both sides; training pairs that `Cleaning`
-                refuses are left out and counted
-
-Validation and test data stay whole, since scores are compared by line numbers; their text is kept beside the binary
-data, `text/test.de`, as the reference of sacreBLEU. After an interruption, the reading, the vocabulary and each split
-that are done are not done again.
+SentencePiece is trained on both sides of the training data. Training pairs that are too long or too unequal are left
+out and counted. Validation and test data stay whole, since scores are compared by line numbers; their text is kept
+beside the binary data, `text/test.de`, as the reference of sacreBLEU.
 """
 
-import dataclasses
 import itertools
-import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from tupe.data.binary import EOS, check_folder, writer
-from tupe.data.corpus.manifest import MODEL, NAME, versions
+from tupe.data.binary import EOS, writer
+from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, versions
 from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.corpus.vocabulary import SAMPLE_BYTES, train, write_dictionary
 from tupe.data.parallel import Map, batches
-from tupe.data.translation.cleaning import Cleaning
-from tupe.data.translation.manifest import MADE_BY, Content, Settings
 from tupe.data.translation.parallel_text import ParallelText
-from tupe.errors import UserError
-from tupe.files import (
-    atomic,
-    checksums,
-    move_into,
-    own,
-    read,
-    read_json,
-    remove_unfinished,
-    sha256,
-    sizes,
-    write,
-    write_json,
-)
+from tupe.util import UserError, read_json, run_folder, sha256, write_json
 
 _BATCH = 1000  # pairs that a process gets at a time
 
 _tokenizer = cache(SentencePieceTokenizer)  # made once in each process
 
 
-def prepare(
-    out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map, verify: bool = False
-) -> Content:
-    """Make the folder of a translation task, or what is left to do of it.
+@dataclass(frozen=True)
+class Settings:
+    """Settings that the result depends on, beside the files."""
 
-    The splits are `train`, `valid` and `test`; a second test file becomes `test1`. With `verify` the checksums of what
-    is done are checked, not only its sizes.
+    languages: tuple[str, str]  # endings of the source and target files
+    vocab_size: int  # symbols of the joint dictionary, fairseq's own included
+    model_type: str  # SentencePiece's `bpe` or `unigram`
+    lower_case: bool  # fold case in the SentencePiece model; scores are then of lower-cased text
+    max_tokens: int  # the longest side of a training pair that is kept
+    max_ratio: float  # how many times as long as the other a side of a training pair may be
+
+    def reason(self, source: int, target: int) -> str | None:
+        """Tell why a pair of these numbers of tokens is left out; `None` if it is kept. As Moses' `clean-corpus-n`."""
+        shorter, longer = sorted((source, target))
+        if shorter == 0:
+            return "empty on one side" if longer else "empty on both sides"
+        if longer > self.max_tokens:
+            return f"longer than {self.max_tokens} tokens"
+        if longer > self.max_ratio * shorter:
+            return f"one side more than {self.max_ratio:g} times as long as the other"
+        return None
+
+
+def prepare(out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map) -> dict:
+    """Make the folder of a translation task, unless it is done.
+
+    The splits are `train`, `valid` and `test`; a second test file becomes `test1`.
 
     Returns:
-        The content of the manifest.
+        What `manifest.json` has: `settings`, `files` with the checksums of what was read, and `splits` with counts.
 
     Raises:
-        UserError: if files do not fit together or cannot be read, if no pair is left, if `out` holds something else or
-            is damaged, or if another process is working there.
+        UserError: if two files have different numbers of lines, or if `out` was begun with other files or settings.
     """
-    check_folder(out)
     named = {f"{split}{number or ''}": text for split, texts in splits.items() for number, text in enumerate(texts)}
     files = {name: {file.name: sha256(file) for file in (text.source, text.target)} for name, text in named.items()}
-    made_of = {"settings": dataclasses.asdict(settings), "files": files}
-    with own(out, MADE_BY, made_of):
+    with run_folder(out, {**asdict(settings), "files": files}):
         if not (out / NAME).exists():
-            try:
-                _make(out / "work", named, files, settings, map_)
-            except UserError:  # the work of these files and settings is of no use for others
-                shutil.rmtree(out / "work", ignore_errors=True)
-                raise
-            move_into(out, out / "work/data", read(out / "work" / NAME, Content, MADE_BY).sizes, MADE_BY)
-            os.replace(out / "work" / NAME, out / NAME)
-        content = Content.load(out, everything=verify)
-        shutil.rmtree(out / "work", ignore_errors=True)
-    return content
+            _vocabulary(out, named["train"], settings)
+            counts = {name: _split(out, name, text, settings, map_) for name, text in named.items()}
+            record = {"settings": asdict(settings), "files": files, "splits": counts, "versions": versions()}
+            write_json(out / NAME, record)
+    return read_json(out / NAME)
 
 
-def _make(
-    work: Path, named: dict[str, ParallelText], files: dict[str, dict[str, str]], settings: Settings, map_: Map
-) -> None:
-    """Make `work/data` and its manifest, `work/manifest.json`, or what is left to do of them."""
-    if (work / NAME).exists():
-        return
-    data = work / "data"
-    for folder in (work, data, data / "text"):
-        remove_unfinished(folder)
-    sizes_read = _once(work / "read.json", lambda: {name: _read(name, text) for name, text in named.items()})
-    _vocabulary(data, named["train"], sizes_read["train"], settings)
-    counts = {
-        name: _once(work / f"{name}.json", partial(_split, data, name, text, sizes_read[name], settings, map_))
-        for name, text in named.items()
-    }
-    made = sorted(str(path.relative_to(data)) for path in data.rglob("*") if path.is_file())
-    write(work / NAME, Content(settings, files, counts, versions(), sizes(data, made), checksums(data, made)))
-
-
-def _once(note: Path, make: Callable[[], Any]) -> Any:
-    """Return what `make` returns, or what it returned before."""
-    if not note.exists():
-        write_json(note, make())
-    return read_json(note, MADE_BY)
-
-
-def _vocabulary(data: Path, text: ParallelText, size: dict[str, int], settings: Settings) -> None:
+def _vocabulary(out: Path, text: ParallelText, settings: Settings) -> None:
     """Train the SentencePiece model, and write one dictionary for both languages."""
-    model = data / MODEL
-    if not model.exists():
-        step = max(1, -(-size["bytes"] // SAMPLE_BYTES[settings.model_type]))  # every how many lines
-        both_sides = itertools.chain.from_iterable(text.pairs())
-        sample = itertools.islice((line for line in both_sides if line), 0, None, step)
-        train(sample, model, settings.vocab_size, settings.model_type, settings.lower_case, ())
-    for name in settings.dictionaries:
-        write_dictionary(model, data / name)
+    size = sum(len(source.encode()) + len(target.encode()) for source, target in text.pairs())
+    step = max(1, -(-size // SAMPLE_BYTES[settings.model_type]))  # every how many lines
+    both_sides = itertools.chain.from_iterable(text.pairs())
+    sample = itertools.islice((line for line in both_sides if line), 0, None, step)
+    train(sample, out / MODEL, settings.vocab_size, settings.model_type, settings.lower_case, ())
+    write_dictionary(out / MODEL, out / DICTIONARY)
+    for language in settings.languages:
+        shutil.copyfile(out / DICTIONARY, out / f"dict.{language}.txt")
 
 
-def _split(
-    data: Path, name: str, text: ParallelText, size: dict[str, int], settings: Settings, map_: Map
-) -> dict[str, int]:
+def _split(out: Path, name: str, text: ParallelText, settings: Settings, map_: Map) -> dict[str, int]:
     """Write the data of a split; return what became of its pairs."""
-    cleaning = settings.cleaning if name == "train" else None
-    pairs = batches(tqdm(text.pairs(), name, size["lines"], leave=False, disable=None, unit=" pairs"), _BATCH)
-    counts = _write(map_(partial(_encode, data / MODEL, cleaning), pairs), data, name, settings)
+    pairs = batches(tqdm(text.pairs(), name, leave=False, disable=None, unit=" pairs"), _BATCH)
+    counts = _write(
+        map_(partial(_encode, out / MODEL, settings if name == "train" else None), pairs), out, name, settings
+    )
     if counts["kept"] == 0:
-        why = ", ".join(f"{number:,} {reason}" for reason, number in counts.items() if number)
-        raise UserError(
-            f"of {size['lines']:,} pairs none is left ({why}): mend them, or raise --max-tokens or --max-ratio."
-        )
-    return {**size, **counts}
-
-
-def _read(name: str, text: ParallelText) -> dict[str, int]:
-    """Count lines, bytes and empty lines of a split."""
-    counts: Counter = Counter(lines=0, bytes=0)
-    for source, target in tqdm(text.pairs(), f"reading {name}", leave=False, disable=None, unit=" pairs"):
-        counts["lines"] += 1
-        counts["bytes"] += len(source.encode()) + len(target.encode())
-        counts["empty source lines"] += not source
-        counts["empty target lines"] += not target
-    if not counts["lines"]:
-        raise UserError(f"{text.source} is empty: it needs at least one line.")
+        raise UserError(f"No pair of {name} is left ({dict(counts)}). Raise --max-tokens or --max-ratio.")
     return dict(counts)
 
 
 def _encode(
-    model: Path, cleaning: Cleaning | None, batch: list[tuple[str, str]]
+    model: Path, settings: Settings | None, batch: list[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
-    """Return a batch, the numbers of its pairs without those that are left out, and the reasons."""
-    kept, counts = [], Counter(kept=0)
+    """Return a batch, the numbers of its pairs without those that `settings` leave out, and counts."""
+    kept, counts = [], Counter(lines=len(batch), kept=0)
+    for side, lines in zip(("source", "target"), zip(*batch)):
+        counts[f"empty {side} lines"] = lines.count("")
     for source, target in zip(*(_tokenizer(model).lines(list(side)) for side in zip(*batch))):
-        reason = cleaning and cleaning.reason(len(source), len(target))
+        reason = settings and settings.reason(len(source), len(target))
         counts[reason or "kept"] += 1
         if not reason:
             kept.append(([*source, EOS], [*target, EOS]))
@@ -166,17 +115,17 @@ def _encode(
     return batch, kept, counts
 
 
-def _write(results: Iterable[tuple[list, list, Counter]], folder: Path, split: str, settings: Settings) -> Counter:
+def _write(results: Iterable[tuple[list, list, Counter]], out: Path, split: str, settings: Settings) -> Counter:
     """Write `train.en-de.en`, `.de`, and of other splits the text itself; return the sum of the counts."""
     total: Counter = Counter()
+    (out / "text").mkdir(exist_ok=True)
     with ExitStack() as stack:
         sides = []
         for language in settings.languages:
-            prefix = folder / f"{split}.{'-'.join(settings.languages)}.{language}"
+            prefix = out / f"{split}.{'-'.join(settings.languages)}.{language}"
             add, text = stack.enter_context(writer(prefix, settings.vocab_size)), None
             if split != "train":
-                path = stack.enter_context(atomic(folder / "text" / f"{split}.{language}"))
-                text = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+                text = stack.enter_context((out / "text" / f"{split}.{language}").open("w", encoding="utf-8"))
             sides.append((add, text))
         for batch, kept, counts in results:
             for side, (add, text) in enumerate(sides):
