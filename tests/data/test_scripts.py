@@ -8,7 +8,7 @@ from tests.commands import run
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
-        ("prepare_corpus.sh", ["a b"], "there is no input"),
+        ("prepare_corpus.sh", ["a b"], "Expected text files"),
         ("prepare_glue.sh", [".", ".", "out", "a b"], "KeyError: 'a b'"),
     ],
 )

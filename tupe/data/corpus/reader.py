@@ -134,10 +134,3 @@ def _documents(text: Iterable[str | None], counts: Counter) -> Iterator[list[str
             document, size = [], 0
     if document:
         yield document
-
-
-DAMAGED = ()  # of data/glue/cells.py, which goes
-
-
-def refuse_binary(path: Path, head: bytes) -> None:
-    pass
