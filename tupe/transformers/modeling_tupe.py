@@ -402,13 +402,9 @@ class PositionBias(nn.Module):
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        absolute = {
-            "untied": UntiedAbsolute,
-            "untied_cross": UntiedAbsolute,
-            "low_rank": LowRankAbsolute,
-            "low_rank_input": LowRankAbsolute,
-            "free": FreeAbsolute,
-        }.get(config.absolute)
+        absolute = {"untied": UntiedAbsolute, "low_rank": LowRankAbsolute, "free": FreeAbsolute}.get(
+            config.absolute.removesuffix("_cross").removesuffix("_input")
+        )
         relative = RELATIVE.get(config.relative)
         self.absolute = None if absolute is None else absolute(config)
         self.relative = None if relative is None else relative(config)
