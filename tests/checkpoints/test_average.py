@@ -35,12 +35,6 @@ def test_is_the_mean_and_shared_tensors_stay_one(save, tmp_path):
     assert state["optimizer_history"] == [{"num_updates": 6}]
 
 
-def test_a_checkpoint_counts_once(save, tmp_path, capsys):
-    path = save("checkpoint1.pt", 1)
-    assert main(["average-checkpoints", str(tmp_path / "out.pt"), str(path), f"{tmp_path}/./checkpoint1.pt"]) == 1
-    assert "a checkpoint is named twice" in capsys.readouterr().err
-
-
 def test_of_one_checkpoint_is_that(save):
     paths = [save("checkpoint1.pt", 0.1)] * 5
     torch.testing.assert_close(average(paths)["model"]["a"], torch.full((2, 3), 0.1, dtype=torch.float16))
