@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands import ROOT, environment, run, train, tupe
 from tupe.experiments.runs import Run, failure, result
-from tupe.files import lock
+from tupe.util import lock
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
 
@@ -73,11 +73,11 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     assert any(f"| {score:.2f} |" in table for score in mismatched)
     assert len(list(out.glob("MNLI/*/*/checkpoint_*.pt"))) == 1  # of the better
 
-    (first / "result.json").write_text('{"sco')
+    (first / "result.json").unlink()
     grid["LRS"] += ",1e30"
     again = run(*command(checkpoint, glue, out, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), **grid)
-    assert "failed: MNLI, lr 1e+30, seed 1: training stopped at update 2" in again.stderr, again.stderr[-4000:]
-    assert failure(failing).startswith("training stopped at update 2")
+    assert "failed: MNLI, lr 1e+30, seed 1: FloatingPointError: gradients are Nan/Inf" in again.stderr, again.stderr[-4000:]
+    assert failure(failing) == "FloatingPointError: gradients are Nan/Inf"
     assert "(2 of 3 runs)" in again.stdout
     assert scores(table) == scores(again.stdout.replace(" (2 of 3 runs)", ""))
 
@@ -96,30 +96,10 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
 
 
 def ended(folder, deadline):
-    """Waits for the last process of a run, which holds its lock, to be gone."""
-    while True:
-        with lock(folder.with_name(f".{folder.name}.lock")) as mine:
-            if mine is not None:
-                return
-        assert time.monotonic() < deadline, "the interrupted run is still running"
-        time.sleep(0.1)
+    """Waits for the process that does a run, and holds its lock, to be gone."""
+    with lock(folder.with_name(f".{folder.name}.lock"), wait=True):
+        assert time.monotonic() < deadline
 
 
 def scores(printed):
     return next(line for line in printed.splitlines() if line.startswith("| tupe_tiny"))
-
-
-@pytest.mark.parametrize(
-    ("options", "override", "said"),
-    [
-        (["--tasks=RTE"], "common.log_interval=1", "has no training data of RTE"),
-        (["--tasks=AX"], "common.log_interval=1", "no task AX of GLUE"),
-        (["--tasks=MNLI"], "optimization.lr=[1]", "LRS"),
-        (["--tasks=MNLI", "--seeds=one"], "common.log_interval=1", "one is not a whole number from 0 to"),
-    ],
-)
-def test_refuses(options, override, said, checkpoint, glue, tmp_path, capsys):
-    """As `scripts/glue.sh` gives them to the command."""
-    assert tupe("sweep", "glue", *options, *command(checkpoint, glue, tmp_path / "out", override)[2:]) in (1, 2)
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
