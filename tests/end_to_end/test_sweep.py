@@ -76,7 +76,8 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     (first / "result.json").unlink()
     grid["LRS"] += ",1e30"
     again = run(*command(checkpoint, glue, out, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), **grid)
-    assert "failed: MNLI, lr 1e+30, seed 1: FloatingPointError: gradients are Nan/Inf" in again.stderr, again.stderr[-4000:]
+    failed = "failed: MNLI, lr 1e+30, seed 1: FloatingPointError: gradients are Nan/Inf"
+    assert failed in again.stderr, again.stderr[-4000:]
     assert failure(failing) == "FloatingPointError: gradients are Nan/Inf"
     assert "(2 of 3 runs)" in again.stdout
     assert scores(table) == scores(again.stdout.replace(" (2 of 3 runs)", ""))
