@@ -21,11 +21,11 @@ from hydra.errors import HydraException
 from tests.commands import ROOT, run
 from tests.samples import write_checkpoint, write_manifest
 from tupe.cli.main import parser_of
-from tupe.errors import UserError
 from tupe.experiments.settings import read_settings
 from tupe.models.config import TupeConfig
 from tupe.plan.config import read_config
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES, system_fields
+from tupe.util import UserError
 
 PAGES = ["README.md", "CONTRIBUTING.md", "lab/benchmarks/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/dev/*.md")])

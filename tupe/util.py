@@ -122,6 +122,16 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def visible_gpus() -> list[str]:
+    """List the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [gpu for gpu in named.split(",") if gpu not in ("", "-1")]
+    import torch
+
+    return list(map(str, range(torch.cuda.device_count())))
+
+
 def user_dir() -> Path:
     """Return the folder for fairseq's `--user-dir`: that of `TUPE_USER_DIR`, else this package."""
     return Path(os.environ.get(USER_DIR) or Path(__file__).parent).resolve()

@@ -14,8 +14,8 @@ from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.manifest import Content, Counts
 from tupe.data.corpus.settings import Settings
 from tupe.fairseq_patches.checkpoints import dictionary_sha256
-from tupe.files import checksums, write
 from tupe.models.config import CONFIGS
+from tupe.util import sha256
 
 with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
     import tupe.transformers  # noqa: F401
@@ -70,5 +70,6 @@ def cleaned_corpus(corpus, tmp_path):
         shutil.copy(corpus / name, data)
     settings = Settings("paper", ("tokenise", "lower-case"), "en", 92, "bpe", 1, None, 62)
     inputs = (Identity("/home/me/wiki.txt", False, 1, 1),)
-    write(data / "manifest.json", Content(settings, inputs, (".",), Counts({}, {}, {}), {}, {}, checksums(data, names)))
+    checksums = {name: sha256(data / name) for name in names}
+    Content(settings, inputs, (".",), Counts({}, {}, {}), {}, {}, checksums).write(data / "manifest.json")
     return data

@@ -7,9 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tupe.errors import UserError
 from tupe.models.summary import count_parameters
 from tupe.systems import ALIASES, MODEL_NAMES, SIZES, SYSTEMS
+from tupe.util import UserError
 
 ALL = [f"{system}_tiny" for system in SYSTEMS]
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from tupe import errors
 from tupe.util import UserError, import_own
 
 #: Purpose -> its commands, in the order of `tupe --help`.
@@ -51,7 +50,7 @@ def status(work: Callable[[], None]) -> int:
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (UserError, errors.UserError) as error:
+    except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 

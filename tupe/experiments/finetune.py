@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tupe.checkpoints.load import open_checkpoint
-from tupe.cores import visible_gpus
 from tupe.experiments.benchmarks import Task, folder_of, task_of
 from tupe.experiments.queue import Steps, run_program
 from tupe.experiments.result import Result, finetuning_result
 from tupe.experiments.runs import result
 from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_for, read_settings
-from tupe.util import run_folder, sha256, user_dir
+from tupe.util import run_folder, sha256, user_dir, visible_gpus
 
 _GPU = ("common.bf16=true", "distributed_training.distributed_world_size=1")
 

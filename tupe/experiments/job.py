@@ -17,13 +17,12 @@ from traceback import format_exception
 import hydra
 from omegaconf import DictConfig
 
-from tupe.cores import visible_gpus
 from tupe.experiments.finetune import finetune
 from tupe.experiments.plan import Plan
 from tupe.experiments.queue import Steps, finish
 from tupe.experiments.runs import FAILED, LOG, Run, clear, result
 from tupe.fairseq_patches import install
-from tupe.util import UserError, lock, write_json
+from tupe.util import UserError, lock, visible_gpus, write_json
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # an interrupted run does not resume, but starts again

@@ -8,7 +8,6 @@ from collections.abc import Collection, Hashable, Iterable
 from pathlib import Path
 
 from tupe.checkpoints.load import open_checkpoint
-from tupe.cores import visible_gpus
 from tupe.experiments.benchmarks import task_of
 from tupe.experiments.finetune import data_checksum
 from tupe.experiments.job import keep_best, perform
@@ -19,7 +18,7 @@ from tupe.experiments.runs import FAILED, LOG, Run, failure, result
 from tupe.experiments.settings import CONFIGS, assignment, read_settings
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
-from tupe.util import UserError, sha256
+from tupe.util import UserError, sha256, visible_gpus
 
 
 def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:

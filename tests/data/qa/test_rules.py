@@ -11,7 +11,7 @@ from tupe.cli.main import main
 from tupe.data.qa.reader import read
 from tupe.data.qa.rules import scores, tokens
 from tupe.data.qa.score import score, score_files
-from tupe.errors import UserError
+from tupe.util import UserError
 
 CASES = [
     ("squad", "en", "The  Apple, a pear!", ["apple pear"], True, 1.0),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from tupe.errors import UserError
+from tupe.util import UserError
 
 RULES = ("squad", "mlqa")
 Tokens = Callable[[str], list[str]]
