@@ -126,10 +126,6 @@ class Browser:
                 self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
                           windowsVirtualKeyCode=codes.get(key, 0), **text)  # fmt: skip
 
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
-
     def pdf(self) -> bytes:
         """The page as it is printed."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])

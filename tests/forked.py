@@ -191,7 +191,7 @@ def end_with(function):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # which the plugin replaces
+        sys.excepthook(*sys.exc_info())
     if isinstance(code, str):
         print(code, file=sys.stderr)
     threading._shutdown()

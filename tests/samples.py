@@ -8,14 +8,11 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-from tupe.checkpoints.fairseq_checkpoint import write_weights
 from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts
 from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import PROFILES
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
-from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
-from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.util import sha256
 
 FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
@@ -108,18 +105,3 @@ def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, sym
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(state, path)
     return path
-
-
-def write_translator(path, data, max_positions=64):
-    """A checkpoint of an encoder-decoder for parallel text that was prepared."""
-    torch.manual_seed(3)
-    name, dictionary = "seq2seq_tupe_r_tiny", Dictionary.load(str(data / "dict.txt"))
-    both = dict.fromkeys(("source_dictionary", "target_dictionary"), dictionary)
-    config = TRANSLATORS[name](**FIELDS, share_all_embeddings=True)
-    task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **both)
-    model = Seq2SeqModel.build_model(config, task)
-    cfg = {
-        "_name": "translation", "data": str(data), "source_lang": "en", "target_lang": "de", "left_pad_source": False,
-        "max_source_positions": max_positions, "max_target_positions": max_positions,
-    }  # fmt: skip
-    write_weights(path, {**dataclasses.asdict(config), "_name": name}, model.state_dict(), max_positions, cfg)

@@ -44,7 +44,7 @@ def test_an_error_for_users_has_no_traceback(capsys):
     assert capsys.readouterr().err == "error: what and why\n"
 
 
-def test_options_stand_anywhere(tmp_path, capsys):
+def test_options_stand_anywhere():
     assert main(["systems", "--vocab-size", "100", "--max-positions", "16"]) == 0
     assert main(["describe", "--vocab-size", "100", "tupe_tiny", "--max-positions", "16", "reset=none"]) == 0
 

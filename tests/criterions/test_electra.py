@@ -155,7 +155,7 @@ class Fake(nn.Module):
         return self.said
 
 
-def logged(task, *logs):
+def logged(*logs):
     with metrics.aggregate(new_root=True) as meters:
         TupeElectraCriterion.reduce_metrics(list(logs))
     return meters.get_smoothed_values()
@@ -174,7 +174,7 @@ def test_labels_and_counts_by_hand(task):
     logits = torch.zeros(4, 25)
     logits[0, original[0, 2]] = logits[3, original[1, 2]] = 1.0  # the likeliest word of two of four is right
     fake = Fake(logits, tokens, scores)
-    found = logged(task, criterion(task, training=False)(fake, sample)[2])
+    found = logged(criterion(task, training=False)(fake, sample)[2])
     given = fake.given
     assert given["masked_tokens"].tolist() == [2, 3, 9, 10]
     assert torch.equal(given["original"], original)
@@ -225,7 +225,7 @@ def test_one_gradient_however_an_update_is_split(task, model, sample, lengths):
     for name, gradient in whole.items():
         scale = gradient.abs().max().item() + 1e-3  # the losses are of float32
         torch.testing.assert_close(total[name] / sizes, gradient, rtol=0, atol=1e-6 * scale, msg=name)
-    one, many = (logged(task, *some) for some in ([log], logs))
+    one, many = (logged(*some) for some in ([log], logs))
     assert one == pytest.approx(many, abs=1e-3)
 
 

@@ -12,7 +12,7 @@ from tests.commands import run
         ("prepare_glue.sh", [".", ".", "out", "a b"], "KeyError: 'a b'"),
     ],
 )
-def test_arguments_and_exit_status_go_through(script, arguments, message, tmp_path):
+def test_arguments_and_exit_status_go_through(script, arguments, message):
     done = run("bash", f"scripts/{script}", *arguments, check=False)
     assert done.returncode == 1
     assert message in done.stderr

@@ -13,7 +13,7 @@ from tupe.experiments import process
 from tupe.experiments.process import Process, python_command
 
 
-def test_a_command_ends_with_its_parent(tmp_path):
+def test_a_command_ends_with_its_parent():
     """Even by SIGKILL, on Linux; and one whose parent is gone does not begin."""
     starter = [sys.executable, "-IS", process.__file__, "SIGTERM"]
     sleep = [sys.executable, "-S", "-c", "import time; print('begun', flush=True); time.sleep(600)"]

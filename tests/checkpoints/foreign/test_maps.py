@@ -299,7 +299,7 @@ def test_meters_of_today_are_thrown_away_unread(released):
     assert fairseq.read(folder).symbols > 0
 
 
-def test_half_precision_and_the_older_container(released, tmp_path):
+def test_half_precision_and_the_older_container(released):
     folder, _ = released(lambda state: {name: tensor.half() for name, tensor in state.items()})
     state = safe_load(folder / "model.pt")
     torch.save(state, folder / "model.pt", _use_new_zipfile_serialization=False)

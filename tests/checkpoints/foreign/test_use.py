@@ -125,7 +125,7 @@ def test_what_is_said_and_kept(imported, tmp_path, capsys):
     assert f"{out} exists" in capsys.readouterr().err
 
 
-def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path, capsys):
+def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
     """A BERT, whose pairs have one separator, in every step."""
     out, glue = tmp_path / "bert", tmp_path / "glue"
     assert main(["import", str(saved("bert", "ForPreTraining")[0]), str(out), "--pooler"]) == 0

@@ -124,7 +124,7 @@ SEEDS = [int(os.environ["TUPE_SEED"])] if "TUPE_SEED" in os.environ else range(2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_killed_again_and_again(seed, whole, tmp_path, capsys):
+def test_killed_again_and_again(seed, whole, tmp_path):
     """Whatever is killed, whenever, with whatever number of processes: TUPE_SEED=... repeats a failure."""
     rng = random.Random(seed)
     print(f"TUPE_SEED={seed}")
@@ -148,7 +148,7 @@ def test_few_files_are_open(whole, tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
-def test_a_vocabulary_is_shared(text, whole, tmp_path, capsys):
+def test_a_vocabulary_is_shared(text, whole, tmp_path):
     """Two machines with one vocabulary make what fairseq reads as one corpus."""
     arguments = ["--vocabulary", tmp_path / "whole", "--valid-documents", 2, "--workers", 1]
     content = prepare(tmp_path / "out", text / "a.txt", *arguments)
