@@ -11,7 +11,6 @@ from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, from_fairseq
 from tupe.safe_load import safe_load
 
-MADE_BY = "fairseq"
 WEIGHTS, DICTIONARY = "model.pt", "dict.txt"
 
 #: Options of fairseq's RoBERTa, which are our fields' names.
@@ -42,7 +41,7 @@ def read(folder: Path, head: str | None = None) -> Foreign:
             weights[HEAD + name[len(prefix) :]] = tensor
     left = [f"the classification head {name} (--head {name} keeps it)" for name in heads if name != head]
     foreign = Foreign(
-        kind=f"RoBERTa of {MADE_BY}",
+        kind="RoBERTa of fairseq",
         path=path,
         fields=_fields(options, weights),
         weights=weights,

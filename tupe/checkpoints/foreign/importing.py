@@ -31,7 +31,6 @@ from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.util import UserError, atomic, check_new, read_json, sha256, write_json
 
-MADE_BY = "tupe import"
 CHECKPOINT = "checkpoint.pt"
 _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
 _LICENCE = re.compile(r"^license:[ \t]*[\"']?([\w.+-]+)", re.MULTILINE)

@@ -15,8 +15,7 @@ SEGMENTS = ENCODER + "input_segments.weight"
 OUTPUT = LM_HEAD + "weight"
 #: The vectors of Shaw et al., within a layer.
 RELATIVE_KEY = "self_attn.relative.key"
-#: DeBERTa's table of distances, and its layer norm.
-DISTANCES = ENCODER + "position_bias.embeddings.table.weight"
+#: The layer norm of DeBERTa's table of distances.
 DISTANCES_NORM = ENCODER + "position_bias.embeddings.layer_norm."
 #: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.heads`).
 POOLER = "pooler."

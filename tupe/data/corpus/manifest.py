@@ -16,7 +16,6 @@ from tupe.util import UserError, read_json, sha256, write_json
 
 NAME = "manifest.json"
 DICTIONARY = "dict.txt"
-MADE_BY = "tupe prepare-corpus"
 
 
 def versions() -> dict[str, str]:
