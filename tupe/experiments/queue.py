@@ -1,6 +1,6 @@
 """Do many runs, several at a time, with a progress bar.
 
-`tupe sweep` and `tupe study` are queues. A run is a generator of the processes that it needs, one after another. It
+`tupe sweep` is a queue. A run is a generator of the processes that it needs, one after another. It
 claims its folder (`tupe.util.lock`) in its first step, and yields nothing if another process has the lock.
 """
 
