@@ -232,13 +232,11 @@ def test_classification_head(build, tokens):
 
 
 @pytest.mark.parametrize("name", ["tupe_tiny", "bert_a_tiny", "linformer_tiny", "diet_abs_lin_tiny"])
-def test_longer_checkpoint_is_sliced_shorter_refused(build, tokens, name):
+def test_a_longer_checkpoint_is_sliced(build, tokens, name):
     long, short = build(name, max_positions=24), build(name, max_positions=13)
     short.load_state_dict(long.state_dict())
     with torch.no_grad():
         torch.testing.assert_close(short(tokens)[0], long(tokens)[0])
-    with pytest.raises(UserError, match=r"24 positions.*only 13"):
-        long.load_state_dict(short.state_dict())
 
 
 @pytest.mark.parametrize("name", ["tupe_tiny", "electra_tupe_tiny"])
