@@ -45,8 +45,6 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         model.register_classification_head(head, num_classes=len(out))
     if "span_head.weight" in state:
         model.register_span_head()
-    if "token_head.weight" in state:
-        model.register_token_head(len(state["token_head.weight"]))
     return model, config, fill(model, state, may_lack="encoder.lm_head.")
 
 

@@ -79,8 +79,6 @@ def _prefixes(head: str | None) -> list[tuple[str, str]]:
         ("encoder.lm_head.bias", "lm_head.decoder.bias"),
         ("encoder.lm_head.", "lm_head."),
         ("span_head.", "qa_outputs."),
-        ("token_head.weight", "classifier.weight"),  # not `classifier.out_proj.weight`, of a classification head
-        ("token_head.bias", "classifier.bias"),
     ]
     return prefixes if head is None else [*prefixes, (f"classification_heads.{head}.", "classifier.")]
 

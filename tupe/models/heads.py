@@ -6,7 +6,7 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
-_BY_POSITION = ("span_head", "token_head")
+_BY_POSITION = ("span_head", "token_head")  # the second in older checkpoints alone
 #: Beginnings of the parameters' names of all heads.
 HEADS = ("classification_heads.", *(f"{head}." for head in _BY_POSITION))
 _logger = logging.getLogger(__name__)
@@ -39,20 +39,6 @@ class SpanHead(nn.Linear):
         """Compute the float32 scores `(B, T)` of beginnings and of ends, of `features` `(B, T, d)`."""
         begin, end = super().forward(features).float().unbind(-1)
         return begin, end
-
-
-class TokenHead(nn.Linear):
-    """`dropout(x) W + b` for the features `x` of a position (Devlin et al., 2019, section 5.3)."""
-
-    def __init__(self, width: int, num_classes: int, dropout: float) -> None:
-        super().__init__(width, num_classes)
-        self.dropout = nn.Dropout(dropout)
-        nn.init.normal_(self.weight, std=0.02)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Compute the float32 scores `(B, T, num_classes)` of `features` `(B, T, d)`."""
-        return super().forward(self.dropout(features)).float()
 
 
 def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:

@@ -17,7 +17,7 @@ from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
-from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
+from tupe.models.heads import LinearHead, SpanHead, upgrade
 from tupe.models.hub import HubInterface
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width
@@ -132,10 +132,9 @@ class TupeModel(RobertaModel):
         return_all_hiddens: bool = False,
         classification_head_name: str | None = None,
         spans: bool = False,
-        words: bool = False,
         **kwargs: object,
     ) -> tuple[Tensor | tuple[Tensor, Tensor], dict]:
-        """Compute language-model logits, features, or the scores of a classification, span or token head.
+        """Compute language-model logits, features, or the scores of a classification or span head.
 
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
@@ -143,7 +142,6 @@ class TupeModel(RobertaModel):
             return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
-            words: return the token head's scores `(B, T, num_classes)`.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
             num_tokens: number of tokens that are not padding, if the caller knows it: the device need not be asked,
                 and padding need not be computed (`--unpad`).
@@ -152,9 +150,9 @@ class TupeModel(RobertaModel):
         Returns:
             The output, and a dictionary with `inner_states`.
         """
-        features_only = features_only or spans or words
+        features_only = features_only or spans
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
-        return self.span_head(x) if spans else self.token_head(x) if words else x, extra
+        return self.span_head(x) if spans else x, extra
 
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
@@ -169,10 +167,6 @@ class TupeModel(RobertaModel):
     def register_span_head(self) -> None:
         """Add the head of extractive question answering, which `tupe_question_answering` asks for."""
         self.span_head = SpanHead(self.args.encoder_embed_dim)
-
-    def register_token_head(self, num_classes: int) -> None:
-        """Add the head of token classification, which `tupe_token_classification` asks for."""
-        self.token_head = TokenHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
 
     def freeze_layers(self, number: int) -> None:
         """Train neither embeddings, position terms nor the first `number` layers."""
