@@ -28,12 +28,15 @@ settings.load_profile("tests")
 #: `scripts/test.sh --quick`. The longest come first, for where several processes share the tests, and one that began
 #: late would be waited for.
 SLOW = (
+    "contract/test_end_to_end",
+    "end_to_end/test_tutorial",
+    "end_to_end/test_quickstart",
+    "contract/test_refusals",
+    "contract/test_hostile",
+    "contract/test_resume",
     "end_to_end/test_training",
     "models/test_graphs",
     "checkpoints/test_to_onnx",
-    "end_to_end/test_study",
-    "end_to_end/test_tutorial",
-    "end_to_end/test_quickstart",
     "end_to_end/",
     "fairseq_patches/test_epochs",
     "attention/test_triton",

@@ -106,7 +106,7 @@ def test_hub_and_export(whole, corpus, tmp_path, capsys):
     transformers = pytest.importorskip("transformers")
     export = (corpus, tmp_path / "out", "--no-tokenizer")
     assert tupe("export", whole[0] / "checkpoint_last.pt", *export) == 1
-    assert "its discriminator, which tupe export-electra writes" in capsys.readouterr().err
+    assert "Export what `tupe export-electra` makes" in capsys.readouterr().err
     assert tupe("export", tmp_path / "plain.pt", *export) == 0
     assert "the head is untrained" in capsys.readouterr().out
     exported = transformers.AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()

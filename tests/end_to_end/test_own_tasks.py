@@ -1,5 +1,6 @@
 """A task of one's own, a row of a YAML file: prepared, fine-tuned, swept, predicted and exported (docs/tasks.md)."""
 
+import importlib
 import json
 import random
 
@@ -62,9 +63,8 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize(("task", "metric"), [("who", "accuracy"), ("how-much", "pearson")])
 def test_from_a_row_to_a_pipeline(task, metric, data, capsys):
+    importlib.import_module("tupe.transformers")  # registers the classes
     from transformers import pipeline
-
-    import tupe.transformers
 
     folder = data / "runs" / task
     keys = ["optimization.lr=[0.01]", "optimization.max_epoch=20", "checkpoint.patience=8"]

@@ -1,13 +1,9 @@
 """Every kind of term by the real commands; a killed run goes on bit for bit; two processes are one; precisions."""
 
-import signal
-import subprocess
-import time
-
 import pytest
 import torch
 
-from tests.commands import BIN, REAL, ROOT, finetune, hydra_command, hydra_train, run, train, train_log, tupe
+from tests.commands import BIN, REAL, ROOT, finetune, hydra_train, run, train, train_log, tupe
 from tests.models.small import KINDS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
@@ -60,68 +56,6 @@ def tensors(value, name=""):
     elif isinstance(value, (dict, list, tuple)):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from tensors(item, f"{name}/{key}")
-
-
-def test_killed_run_goes_on_bit_for_bit(corpus, tmp_path):
-    """SIGKILL in the middle; the resumed run ends with the parameters and optimizer state of an uninterrupted one.
-
-    Runs of `fairseq-train` that go on are those of tests/fairseq_patches/test_epochs.py.
-    """
-
-    def command(folder):
-        keys = ("model._name=tupe_tiny", *TINY_KEYS, "optimization.max_update=40", "checkpoint.save_interval_updates=5")
-        return hydra_command(corpus, folder, *keys)
-
-    run(*command(tmp_path / "whole"))
-
-    killed = tmp_path / "killed"
-    process = subprocess.Popen(
-        [BIN / "fairseq-hydra-train", *map(str, command(killed)[1:])],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 300
-    while not list(killed.glob("checkpoint_*_10.pt")):
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert not list(killed.glob("checkpoint_*_40.pt"))
-    run(*command(killed))
-
-    states = [torch.load(f / "checkpoint_last.pt", weights_only=True) for f in (tmp_path / "whole", killed)]
-    assert states[1]["optimizer_history"][-1]["num_updates"] == 40
-    parts = [{**dict(tensors(s["model"])), **dict(tensors(s["last_optimizer_state"], "optimizer"))} for s in states]
-    assert parts[0].keys() == parts[1].keys()
-    different = [name for name, tensor in parts[0].items() if not torch.equal(tensor, parts[1][name])]
-    assert not different
-    assert states[0]["extra_state"]["train_iterator"] == states[1]["extra_state"]["train_iterator"]
-
-
-def test_two_processes_are_one_with_the_same_batch(corpus, tmp_path):
-    """`scripts/pretrain.sh` keeps the effective batch: the losses of 2 x 4 x 1 and of 1 x 4 x 2 sequences agree."""
-    losses = []
-    data = tmp_path / "it's (data), é=[1]"
-    data.symlink_to(corpus)
-    keys = (*TINY_KEYS, "optimization.max_update=6", "lr_scheduler.warmup_updates=2", "model.dropout=0",
-            "model.attention_dropout=0")  # fmt: skip
-    more = ("task.tokens_per_sample=32", "optimization.lr=[0.003]", "common.log_format=json", "common.log_interval=1",
-            "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path / '2'}")  # fmt: skip
-    two = run(
-        "bash", "scripts/pretrain.sh", data, *keys, *more, GPUS="0", PROCESSES="2", BATCH="8", BATCH_PER_GPU="4",
-        MODEL="tupe_tiny",
-    )  # fmt: skip
-    assert "2 x 4 sequences x 1 accumulated = 8 an update" in two.stdout
-    one = ("model._name=tupe_tiny", "dataset.batch_size=4", "optimization.update_freq=[2]")
-    for done in (hydra_train(corpus, tmp_path / "1", *one, *keys), two):
-        log = train_log(done.stdout)
-        losses.append([(float(r["loss"]), float(r["gnorm"])) for r in log["train_inner"]])
-        assert float(log["valid"][-1]["valid_accuracy"]) >= 0
-    assert len(losses[0]) == 6
-    for one, two in zip(*losses):
-        assert one == pytest.approx(two, abs=2e-3)
 
 
 def test_single_fields_can_be_overridden(corpus, tmp_path, capsys):

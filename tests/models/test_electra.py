@@ -155,18 +155,6 @@ def test_step(build, tokens, name):
     assert not [name for name, p in model.named_parameters() if p.grad is None]
 
 
-def test_draws_without_dropout(build, tokens):
-    model = build("electra_tupe_tiny", dropout=0.4, attention_dropout=0.4).train()
-    with torch.no_grad():
-        torch.manual_seed(1)
-        with_dropout = [step(model, tokens).tokens for _ in range(4)]
-        without = [step(model, tokens, with_dropout=False).tokens for _ in range(4)]
-        assert all(torch.equal(some, without[0]) for some in without)
-        assert torch.equal(step(model.eval(), tokens).tokens, without[0])
-    assert not all(torch.equal(some, with_dropout[0]) for some in with_dropout)
-    assert all(module.training for module in model.train().modules())
-
-
 def test_words_are_the_generators_features_the_discriminators(build, tokens, caplog):
     model = build("electra_tupe_tiny")
     model.register_classification_head("glue", num_classes=3)

@@ -70,7 +70,6 @@ def clone(tmp_path) -> Clone:
         ("prepare_translation.sh", ["prepare-translation"]),
         ("finetune_glue.sh", ["finetune"]),
         ("glue.sh", ["sweep", "glue"]),
-        ("study.sh", ["study"]),
     ],
 )
 def test_arguments_go_through(script, command, clone):

@@ -12,9 +12,8 @@ from tests.conftest import write
 pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("error", ["OSError('no libc10_cuda.so')", "ImportError('undefined symbol')"])
-def test_a_torchaudio_that_does_not_load(error, tmp_path):
-    write(tmp_path / "torchaudio/__init__.py", [f"raise {error}"])
+def test_a_torchaudio_that_does_not_load(tmp_path):
+    write(tmp_path / "torchaudio/__init__.py", ["raise OSError('no libc10_cuda.so')"])
     code = "import tupe.transformers; import transformers.trainer"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
