@@ -1,49 +1,21 @@
-"""One small corpus, its tasks and models, made once by the commands."""
+"""One small corpus, its tasks and models, made once by the commands from `fixtures/raw/`."""
 
-import random
+import shutil
 
 import pytest
-import torch
 
-from tests.contract import commands as cli
+from tests.contract import aliases as cli
+from tests.contract.fixtures.data import FIXTURES
 
-NAMES, VERBS = ("Anna", "Bob", "Carl", "Dora", "Emil", "Frida"), ("sees", "likes", "hears", "finds", "calls")
-THINGS = ("the house", "a red car", "the old dog", "a small bird", "the blue sea", "an apple", "his long letter")
-#: Of other scripts.
-LINES = {
-    "ar": "يقع البيت القديم بجانب النهر في المدينة منذ عام ١٨٨٥ وتراه آنا من البحر.",
-    "zh": "老房子自1885年以来一直矗立在城市的河边，安娜从海上看到它。",
-}
-XNLI = ("sentence1", "sentence2", "gold_label")
-PARSES = tuple(f"sentence{number}_{kind}" for kind in ("binary_parse", "parse") for number in (1, 2))
-MNLI = ("index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2", "label1", "gold_label")
-CLASSES = ("contradiction", "neutral", "entailment")
+RAW = FIXTURES / "raw"
+TEXT = RAW / "text.txt"  # 150 documents; hardly any line comes twice
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
-ROWS = 12  # of a test set
-WORDS = {"a": "ein", "dog": "Hund", "man": "Mann", "sees": "sieht", "the": "der", "and": "und", "red": "rote"}
-
-
-def sentence(draw):
-    return f"{draw.choice(NAMES)} {draw.choice(VERBS)} {draw.choice(THINGS)}"
 
 
 @pytest.fixture(scope="session")
-def text(tmp_path_factory):
-    """A text file of 150 documents; hardly any line comes twice."""
-    draw, path = random.Random(0), tmp_path_factory.mktemp("text") / "text.txt"
-    documents = []
-    for _ in range(150):
-        lines = [f"{sentence(draw)}, {sentence(draw)} {draw.randint(1, 99)} times." for _ in range(6)]
-        documents.append("\n".join([*lines, f"{draw.choice([*LINES.values()])} {draw.randint(1, 999)}"]))
-    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="session")
-def data(text, tmp_path_factory):
-    """The prepared corpus."""
+def data(tmp_path_factory):
     out = tmp_path_factory.mktemp("corpus") / "data"
-    cli.tupe("prepare-corpus", text, out=out, options=("--vocab-size", 300, *cli.CORPUS))
+    cli.tupe_command("prepare-corpus", out, TEXT, "--vocab-size", 300, *cli.CORPUS)
     return out
 
 
@@ -61,34 +33,19 @@ def checkpoint(pretrained):
 
 @pytest.fixture(scope="session")
 def other(data, tmp_path_factory):
-    """A checkpoint of another run."""
     folder = tmp_path_factory.mktemp("other")
     cli.train("words", data, folder, "--max-update", 1)
     return folder / "checkpoint_last.pt"
 
 
-def write_table(path, columns, rows, header):
-    """A table of GLUE; columns that no row has are `-`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["\t".join(row.get(column, "-") for column in columns) for row in rows]
-    path.write_text("\n".join(["\t".join(columns)] * header + lines) + "\n", encoding="utf-8")
-
-
 @pytest.fixture(scope="session")
 def glue(data, tmp_path_factory):
-    """CoLA, whose class is whether Anna is there, and XNLI, as the command prepares their downloads."""
-    folder, draw = tmp_path_factory.mktemp("glue"), random.Random(1)
-    for split, number in (("train", 64), ("dev", 24), ("test", ROWS)):
-        texts = [f"{sentence(draw)} and {sentence(draw)} ." for _ in range(number)]
-        rows = [{"label": str(int("Anna" in text)), "sentence": text} for text in texts]
-        columns = ("index", "sentence") if split == "test" else ("source", "label", "mark", "sentence")
-        write_table(folder / f"from/CoLA/{split}.tsv", columns, rows, header=split == "test")
-    rows = [dict(zip(XNLI, (sentence(draw), sentence(draw), CLASSES[row % 3]))) for row in range(24)]
-    write_table(folder / "from/MNLI/train.tsv", MNLI, rows, header=True)
-    for file in ["dev-en", *(f"{kind}-{language}" for kind in ("dev", "test") for language in LANGUAGES)]:
-        write_table(folder / f"from/XNLI/{file}.tsv", XNLI, rows[:ROWS], header=False)
-    tasks = ("CoLA", "XNLI", "--partial", *cli.WORKERS)
-    cli.tupe("prepare-glue", folder / "from", data, out=folder / "data", options=tasks)
+    """CoLA, whose class is whether Anna is there, and XNLI with the same rows in each language."""
+    folder = tmp_path_factory.mktemp("glue")
+    downloads = shutil.copytree(RAW / "glue", folder / "from")
+    for name in (f"{split}-{language}" for split in ("dev", "test") for language in LANGUAGES):
+        shutil.copy(RAW / "glue/XNLI/dev-en.tsv", downloads / f"XNLI/{name}.tsv")
+    cli.tupe_command("prepare-glue", downloads, data, folder / "data", "CoLA", "XNLI", "--partial", *cli.WORKERS)
     return folder / "data"
 
 
@@ -102,37 +59,14 @@ def finetuned(checkpoint, glue, tmp_path_factory):
 @pytest.fixture(scope="session")
 def parallel(tmp_path_factory):
     """Prepared parallel text, each word with its translation."""
-    folder, draw = tmp_path_factory.mktemp("parallel"), random.Random(0)
-    for split, number in (("train", 200), ("valid", 8), ("test", ROWS)):
-        source = [draw.choices([*WORDS], k=draw.randrange(2, 7)) for _ in range(number)]
-        (folder / f"{split}.en").write_text("".join(" ".join(line) + "\n" for line in source))
-        (folder / f"{split}.de").write_text("".join(" ".join(map(WORDS.get, line)) + "\n" for line in source))
-    files = [f"--{split}={folder}/{split}" for split in ("train", "valid", "test")]
-    cli.tupe("prepare-translation", "en", "de", out=folder / "data", options=(*files, "--vocab-size=60", *cli.WORKERS))
-    return folder / "data"
+    out = tmp_path_factory.mktemp("parallel") / "data"
+    files = [f"--{split}={RAW}/parallel/{split}" for split in ("train", "valid", "test")]
+    cli.tupe_command("prepare-translation", out, "en", "de", *files, "--vocab-size=60", *cli.WORKERS)
+    return out
 
 
 @pytest.fixture(scope="session")
 def translator(parallel, tmp_path_factory):
-    """A checkpoint of a translation model."""
     out = tmp_path_factory.mktemp("translator")
     cli.train("translation", parallel, out, cli.PADDED_ON_THE_RIGHT, "--max-update", 4)
     return out / "checkpoint_last.pt"
-
-
-@pytest.fixture(scope="session")
-def bert(tmp_path_factory):
-    """A small BERT of Transformers that nobody trained, with its tokenizer: the folder and the model."""
-    transformers = pytest.importorskip("transformers")
-    folder, letters = tmp_path_factory.mktemp("bert"), "abcdefghijklmnopqrstuvwxyz."
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=40, **sizes)
-    model = transformers.BertForMaskedLM(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
-    model.save_pretrained(folder)
-    return folder, model

@@ -1,62 +1,24 @@
 """The papers' equations in float64, written apart from the package: parameters by the state dict's names, and no more.
 
-An encoder's `spec` says what its paper says; `defaults` fills what a paper leaves out. Distances are `j - i`, key minus
-query. Parameters of positions come in sets: one a head, one a layer, or one a head of each layer (`sharing`).
+A `spec` has what the paper says of a system, `DEFAULTS` the rest. Distances are `j - i`, key minus query. Parameters of
+positions come in sets: one a head, one a layer, or one a head of each layer (`sharing`).
 """
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
+from tests.contract.fixtures.cases import DEFAULTS
+
 PAD, EOS = 1, 2
-HEADS = 3
 SLOPES = (2**-4, 2**-8, 2**-2)  # ALiBi's for three heads: both of two heads, and the first of four
 STARTS = (*range(9), 12, 16, 23, 32, 46, 64, 91)  # the first distance of each of T5's buckets, on one side
 CAUSAL_STARTS = (*range(17), 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113)  # of its decoder
 
-#: What the papers say of each system, apart from `tupe.systems`.
-SYSTEMS = {
-    "tupe": {"absolute": "untied", "relative": "bucketed", "reset": True},
-    "tupe_r": {"absolute": "untied", "relative": "bucketed", "reset": True},
-    "tupe_a": {"absolute": "untied", "reset": True},
-    "tupe_a_tie_cls": {"absolute": "untied"},
-    "bert_a": {"absolute": "input"},
-    "bert_r": {"absolute": "input", "relative": "bucketed"},
-    "bert_ad": {"absolute": "untied_cross"},
-    "t5": {"relative": "bucketed", "segment": "input"},
-    "shaw": {"relative": "shaw", "segment": "input", "sharing": "none"},
-    "deberta": {"relative": "deberta", "segment": "input"},
-    "diet_rel": {"relative": "unbinned", "segment": "per_head", "sharing": "none"},
-    "diet_abs": {"absolute": "low_rank", "segment": "per_head"},
-    "linformer": {"absolute": "input", "segment": "input", "linformer": True},
-    "diet_abs_lin": {"absolute": "low_rank", "segment": "input", "linformer": True},
-    "alibi": {"relative": "alibi", "segment": "input"},
-    "alibi_learned": {"relative": "alibi", "segment": "input"},
-    "bialibi": {"relative": "alibi", "reset": True, "segment": "input"},
-    "kerple": {"relative": "kerple", "segment": "input"},
-    "fire": {"relative": "fire", "segment": "input"},
-    "tupe_a_kerple": {"absolute": "untied", "relative": "kerple", "reset": True},
-    "rope": {"segment": "input", "rotary": 8},
-    "tupe_a_rope": {"absolute": "untied", "reset": True, "rotary": 8},
-}
-TRANSLATORS = {
-    "sinusoidal": {"absolute": "sinusoidal"},
-    "learned": {"absolute": "input"},
-    "none": {},
-    "shaw": {"relative": "shaw", "sharing": "none"},
-    "t5": {"relative": "bucketed"},
-    "diet_rel": {"relative": "unbinned", "sharing": "none"},
-    "diet_abs": {"absolute": "low_rank"},
-    "tupe_a": {"absolute": "untied"},
-    "tupe_r": {"absolute": "untied", "relative": "bucketed"},
-    "rope": {"rotary": 8},
-}
-DEFAULTS = {
-    "absolute": "none", "relative": "none", "reset": False, "segment": "none", "sharing": "layer", "linformer": False,
-    "rotary": 0, "rotary_base": 10_000.0, "far": 128, "content_terms": 0, "window": 0, "pre_norm": False, "eps": 1e-5,
-    "activation": "gelu", "separators": 2, "causal": False, "cross": "none", "buckets": None, "untied_output": False,
-}  # fmt: skip
+#: The bucket of each distance in DeBERTa, by the number of buckets, for the farthest distance 9.
+DEBERTA = {6: [0, 1, 2, 3, 4, 5, 5, 5, 5, 6]}
 
 
 class Names:
@@ -80,13 +42,11 @@ class Names:
     def norm(self, name, x, eps):
         if f"{name}.weight" not in self:
             return x
-        centred = x - x.mean(-1, keepdim=True)
-        variance = centred.square().mean(-1, keepdim=True)
-        return centred / (variance + eps).sqrt() * self[f"{name}.weight"] + self[f"{name}.bias"]
+        return F.layer_norm(x, x.shape[-1:], self[f"{name}.weight"], self[f"{name}.bias"], eps)
 
 
 def activation(name, x):
-    return {"gelu": lambda: x * (1 + torch.erf(x / math.sqrt(2))) / 2, "relu": lambda: x.clamp(min=0)}[name]()
+    return {"gelu": F.gelu, "relu": F.relu}[name](x)
 
 
 def in_heads(x, width):
@@ -110,9 +70,10 @@ class Stack:
     def __init__(self, names, spec):
         self.w, self.spec = names, {**DEFAULTS, **spec}
         self.width = len(self.w["layers.0.self_attn.out_proj.weight"])
-        self.heads = self.spec.get("heads", HEADS)
+        self.heads, self.eps = self.spec["heads"], self.spec["layer_norm_eps"]
         self.d_h = self.width // self.heads
         self.layers = sum(f"layers.{layer}.fc1.weight" in self.w for layer in range(9))
+        self.number = 1 + max(self.sets(self.layers - 1))  # of sets
 
     def products(self):
         own = {"untied": 2, "untied_cross": 4}.get(self.spec["absolute"], 1)
@@ -123,12 +84,10 @@ class Stack:
         sharing, heads = self.spec["sharing"], range(self.heads)
         return [layer if sharing == "head" else h + layer * self.heads * (sharing == "none") for h in heads]
 
-    # Terms that no word changes
-
-    def projected(self, side, vectors, table="absolute", norm="layer_norm"):
+    def projected(self, side, vectors):
         """Untied vectors in sets, `(S, n, d_h)`."""
-        normed = self.w.norm(f"position_bias.{table}.{norm}", vectors, self.spec["eps"])
-        return in_heads(self.w.linear(f"position_bias.{table}.{side}", normed), self.d_h)
+        normed = self.w.norm("position_bias.absolute.layer_norm", vectors, self.eps)
+        return in_heads(self.w.linear(f"position_bias.absolute.{side}", normed), self.d_h)
 
     def absolute(self, n):
         kind, name = self.spec["absolute"], "position_bias.absolute"
@@ -138,11 +97,15 @@ class Stack:
         if kind in ("low_rank", "low_rank_input"):
             key = self.w[f"{name}.key"]
             return self.w[f"{name}.query"][:, :n] @ (key if self.spec["linformer"] else key[:, :n]).mT
-        return self.w[f"{name}.weight"][:, :n, :n] if kind == "free" else None
+        if kind == "free":
+            return self.w[f"{name}.weight"][:, :n, :n]
+        return torch.zeros(self.number, n, 1)
 
     def by_distance(self, d):
         """The relative term of each distance of `d` `(D,)`: `(D, S)`."""
-        kind, causal, far = self.spec["relative"], self.spec["causal"], self.spec["far"]
+        kind, causal, far = self.spec["relative"], self.spec["causal"], self.spec["relative_max_distance"]
+        d = d.double() if kind in ("alibi", "kerple", "fire") else d
+        side, away = (d > 0).long() * (not causal), d.abs()[:, None]
         w = Names(self.w.weights, self.w.full("position_bias.relative."))
         if kind == "bucketed":
             return w["weight"][[bucket(x, causal) for x in d.tolist()]]
@@ -153,28 +116,23 @@ class Stack:
         if kind == "parametric":
             products = w.linear("query", w["weight"]) * w.linear("key", w["weight"])
             return products.unflatten(-1, (-1, self.d_h)).sum(-1)[d.clamp(-far, far) + far]
-        side, d = (d > 0).long() * (not causal), d.double()
-        if kind == "alibi" and "slope" not in w:
-            return -d.abs()[:, None] * torch.tensor(SLOPES * self.layers, dtype=torch.float64)
         if kind == "alibi":
-            return -d.abs()[:, None] * F.softplus(w["slope"])[side]
+            fixed = torch.tensor([SLOPES[s % self.heads] for s in range(self.number)], dtype=torch.float64)
+            return -away * (F.softplus(w["slope"])[side] if "slope" in w else fixed)
         if kind == "kerple":
             height, rate = (0.01 + F.softplus(w[name])[side] for name in ("height", "rate"))
-            return -height * torch.log1p(rate * d.abs()[:, None])
-        assert kind == "fire"
-        rate, end = w["rate"].abs(), 64 * w["length"].abs()
-        share = torch.log1p(rate * d.abs()) / (torch.log1p(rate * end) + 1e-6)
-        share = d.sign() * share.clamp(max=1)
-        return (share[:, None] * w["hidden_weight"] + w["hidden_bias"]).clamp(min=0) @ w["out_weight"].t() + w[
-            "out_bias"
-        ]
+            return -height * torch.log1p(rate * away)
+        rate, end = w["rate"].abs(), 64 * w["length"].abs()  # of FIRE
+        share = d.sign()[:, None] * (torch.log1p(rate * away) / (torch.log1p(rate * end) + 1e-6)).clamp(max=1)
+        hidden = (share * w["hidden_weight"] + w["hidden_bias"]).clamp(min=0)
+        return hidden @ w["out_weight"].t() + w["out_bias"]
 
     def free_of_words(self, n):
-        """All terms that no word changes, `(S, n, n)`, or `None`."""
+        """All terms that no word changes, `(S, n, n)`, or `(S, n, 1)` where there is none."""
         bias = self.absolute(n)
         if self.spec["relative"] not in ("none", "shaw", "deberta"):
-            relative = self.by_distance(torch.arange(1 - n, n))[distances(n, n) + n - 1].permute(2, 0, 1)
-            bias = relative if bias is None else bias + relative
+            relative = self.by_distance(torch.arange(1 - n, n))[distances(n, n) + n - 1]
+            bias = bias + relative.permute(2, 0, 1)
         if not self.spec["reset"]:
             return bias
         if self.spec["absolute"] == "untied":
@@ -185,88 +143,69 @@ class Stack:
             theta = self.w["position_bias.reset.scalars"]
         if self.spec["reset"] == "release":
             theta = theta + self.w["position_bias.reset.relative"]
-        bias = bias.clone()
-        bias[:, :, 0] = theta[1][:, None]
-        bias[:, 0, :] = theta[0][:, None]
-        return bias
+        bias = torch.cat((theta[1][:, None, None].expand(-1, n, 1), bias[:, :, 1:]), 2)
+        return torch.cat((theta[0][:, None, None].expand(-1, 1, n), bias[:, 1:]), 1)
 
     def segments(self, tokens):
-        """Of each token, read one by one."""
-        found = []
-        for row in tokens.tolist():
-            segment, segments = 0, []
-            for before, token in zip([None, *row], row):
-                two = before == token == EOS
-                segment = 1 if (two if self.spec["separators"] == 2 else before == EOS) else segment
-                segments.append(segment * (self.spec["separators"] == 2 or token != PAD))
-            found.append(segments)
-        return torch.tensor(found)
-
-    # Attention
+        """The second segment begins at the second `</s>` of a pair, or after the only one."""
+        after = F.pad(tokens == EOS, (1, 0))[:, :-1]
+        begins = after & (tokens == EOS if self.spec["pair_separators"] == 2 else tokens != PAD)
+        return begins.cumsum(1).clamp(max=1)
 
     def turn(self, x):
         """The plane of the columns `c` and `c + r/2` by the angle `i base^(-2c/r)`."""
-        r = self.spec["rotary"]
+        r = self.spec["rotary_dims"] % (self.d_h + 1)  # -1 is all
         power = -2 * torch.arange(r // 2, dtype=torch.float64) / r
         angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * self.spec["rotary_base"] ** power
         a, b = x[..., : r // 2], x[..., r // 2 : r]
         turned = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos(), x[..., r:])
         return torch.cat(turned, -1)
 
-    def vectors_of_distance(self, name, n, m):
-        far = self.spec["far"]
-        return self.w[name][distances(n, m).clamp(-far, 0 if self.spec["causal"] else far) + far]
-
     def disentangled(self, query, key, name):
         """DeBERTa's two terms: each word asks the row of `i - j`, and each of these rows asks a word."""
-        p, eps = self.w["position_bias.embeddings.table.weight"], self.spec["eps"]
-        p = self.w.norm("position_bias.embeddings.layer_norm", p, eps)
+        p = self.w["position_bias.embeddings.table.weight"]
+        p = self.w.norm("position_bias.embeddings.layer_norm", p, self.eps)
         of_query, of_key, _ = (in_heads(part, self.d_h) for part in self.w.linear(f"{name}.qkv_proj", p).chunk(3, -1))
-        buckets, n = self.spec["buckets"], query.shape[-2]
+        n = query.shape[-2]
         away = -distances(n, n)
-        if buckets:
-            away = away.sign() * torch.tensor(buckets)[away.abs().clamp(max=len(buckets) - 1)]
+        if self.spec["relative_buckets"]:
+            buckets = torch.tensor(DEBERTA[self.spec["relative_buckets"]])
+            away = away.sign() * buckets[away.abs().clamp(max=len(buckets) - 1)]
         row = (away + len(p) // 2).clamp(0, len(p) - 1)
         asked = torch.einsum("bhid,hijd->bhij", query, of_key[:, row])
         return asked + torch.einsum("bhjd,hijd->bhij", key, of_query[:, row])
 
-    def attention(self, name, x, y, layer, bias, hidden, products):
-        """From `x` `(B, n, d)` to `y` `(B, m, d)`, with `bias` `(B or 1, H, n, m)` and `hidden` likewise."""
+    def attention(self, name, x, y, layer, term, hidden, products):
+        """From `x` `(B, n, d)` to `y` `(B, m, d)`, with `term` `(B or 1, H, n, m)` and `hidden` likewise."""
         w, itself = self.w, x is y
-        query, key, value = (x @ a.t() + b for x, a, b in zip(
-            (x, y, y), w[f"{name}.qkv_proj.weight"].chunk(3), w[f"{name}.qkv_proj.bias"].chunk(3)))  # fmt: skip
-        query, key, value = (in_heads(part, self.d_h) for part in (query, key, value))
-        if itself and self.spec["rotary"]:
+        parts = zip((x, y, y), w[f"{name}.qkv_proj.weight"].chunk(3), w[f"{name}.qkv_proj.bias"].chunk(3))
+        query, key, value = (in_heads(x @ weight.t() + bias, self.d_h) for x, weight, bias in parts)
+        if itself and self.spec["rotary_dims"]:
             query, key = self.turn(query), self.turn(key)
         if itself and self.spec["absolute"] == "untied_cross":
             p, sets = self.w["position_bias.absolute.table.weight"][: x.shape[1]], self.sets(layer)
             query, key = query + self.projected("query", p)[sets], key + self.projected("key", p)[sets]
-        n, m, shaw = query.shape[-2], key.shape[-2], itself and self.spec["relative"] == "shaw"
-        logits = query @ key.mT
+        logits, shaw = query @ key.mT, itself and self.spec["relative"] == "shaw"
         if shaw:
-            vectors = self.vectors_of_distance(f"{name}.relative.key", n, m)
-            logits = logits + torch.einsum("bhid,ijd->bhij", query, vectors)
+            n, far = query.shape[-2], self.spec["relative_max_distance"]
+            row = distances(n, n).clamp(-far, 0 if self.spec["causal"] else far) + far
+            logits = logits + torch.einsum("bhid,ijd->bhij", query, w[f"{name}.relative.key"][row])
         if itself and self.spec["relative"] == "deberta":
             logits = logits + self.disentangled(query, key, name)
         logits = logits / math.sqrt((self.spec["content_terms"] or products) * self.d_h)
-        logits = (logits if bias is None else logits + bias).masked_fill(hidden, -math.inf)
-        weights = logits.softmax(-1)
+        weights = (logits + term).masked_fill(hidden, -math.inf).softmax(-1)
         out = weights @ value
         if shaw and f"{name}.relative.value" in w:
-            vectors = self.vectors_of_distance(f"{name}.relative.value", n, m)
-            out = out + torch.einsum("bhij,ijd->bhid", weights, vectors)
+            out = out + torch.einsum("bhij,ijd->bhid", weights, w[f"{name}.relative.value"][row])
         return w.linear(f"{name}.out_proj", out.transpose(1, 2).flatten(2))
 
     def residual(self, part, x, norm):
-        if self.spec["pre_norm"]:
-            return x + part(self.w.norm(norm, x, self.spec["eps"]))
-        return self.w.norm(norm, x + part(x), self.spec["eps"])
+        if self.spec["encoder_normalize_before"]:
+            return x + part(self.w.norm(norm, x, self.eps))
+        return self.w.norm(norm, x + part(x), self.eps)
 
     def feed_forward(self, name, x):
-        def part(x):
-            return self.w.linear(f"{name}.fc2", activation(self.spec["activation"], self.w.linear(f"{name}.fc1", x)))
-
-        return self.residual(part, x, f"{name}.final_layer_norm")
+        return self.w.linear(f"{name}.fc2", activation(self.spec["activation_fn"], self.w.linear(f"{name}.fc1", x)))
 
     def run(self, x, padding, tokens=None, between=None):
         """The layers, and the norm after them; `between` is the attention to a source."""
@@ -274,16 +213,15 @@ class Stack:
         away = distances(n, n)
         if self.spec["causal"]:
             hidden = hidden | (away > 0)
-        if self.spec["window"]:
+        if self.spec["attention_window"]:
             words = torch.arange(n) > 0
-            hidden = hidden | ((away.abs() > self.spec["window"]) & words & words[:, None])
+            hidden = hidden | ((away.abs() > self.spec["attention_window"]) & words & words[:, None])
         for layer in range(self.layers):
             name = f"layers.{layer}"
-            bias = None if free is None else free[self.sets(layer)]
+            bias = free[self.sets(layer)]
             if self.spec["segment"] == "per_head":
                 values, s = self.w["segment_attention.weight"].flatten(0, 1)[self.sets(layer)], self.segments(tokens)
-                of_segments = values[:, s[:, :, None], s[:, None, :]].transpose(0, 1)
-                bias = of_segments if bias is None else bias + of_segments
+                bias = bias + values[:, s[:, :, None], s[:, None, :]].transpose(0, 1)
 
             def attend(x, name=f"{name}.self_attn", layer=layer, bias=bias):
                 if not self.spec["linformer"]:
@@ -293,8 +231,8 @@ class Stack:
 
             x = self.residual(attend, x, f"{name}.self_attn_layer_norm")
             x = x if between is None else between(self, layer, x)
-            x = self.feed_forward(name, x)
-        return self.w.norm("layer_norm", x, self.spec["eps"])
+            x = self.residual(partial(self.feed_forward, name), x, f"{name}.final_layer_norm")
+        return self.w.norm("layer_norm", x, self.eps)
 
 
 def encoder(names, spec, tokens):
@@ -305,7 +243,7 @@ def encoder(names, spec, tokens):
         x = x + names["input_positions.weight"][:n]
     if stack.spec["segment"] == "input":
         x = x + names["input_segments.weight"][stack.segments(tokens)]
-    x = names.norm("layernorm_embedding", x, stack.spec["eps"])
+    x = names.norm("layernorm_embedding", x, stack.spec["layer_norm_eps"])
     if "embedding_projection.weight" in names:
         x = names.linear("embedding_projection", x)
     return stack.run(x, tokens == PAD, tokens)
@@ -314,8 +252,8 @@ def encoder(names, spec, tokens):
 def words(head, table, spec, features):
     """The logits `(..., V)` of a language-model head, whose output embeddings are `table`."""
     spec = {**DEFAULTS, **spec}
-    x = activation(spec["activation"], head.linear("dense", features))
-    return head.norm("layer_norm", x, spec["eps"]) @ table.t() + head["bias"]
+    x = activation(spec["activation_fn"], head.linear("dense", features))
+    return head.norm("layer_norm", x, spec["layer_norm_eps"]) @ table.t() + head["bias"]
 
 
 def embedded(names, spec, tokens):
@@ -338,29 +276,35 @@ def translator(weights, spec, source, previous):
     shared = {"embed_tokens.": "encoder.stack."}
     ours, theirs = Names(weights, "encoder.stack."), Names(weights, "decoder.stack.", shared)
     cross = Names(weights, "decoder.cross_position.")
-    spec = {"activation": "relu", **spec}
-    padding = source == PAD
+    spec = {"activation_fn": "relu", **spec}
+    padding, kind = source == PAD, spec.get("cross_position")
     memory = Stack(ours, spec).run(embedded(ours, spec, source), padding)
-    n, m, kind = previous.shape[1], source.shape[1], spec.get("cross", "none")
+    n, m, products = previous.shape[1], source.shape[1], 2 if kind == "untied" else 1
 
-    def between(stack, layer, x):
-        bias, sets, name = None, stack.sets(layer), f"layers.{layer}.encoder_attn"
+    def side(stack, name, table, norm, length):
+        vectors = cross.norm(f"absolute.{norm}", cross[f"absolute.{table}.weight"][:length], stack.eps)
+        return in_heads(cross.linear(f"absolute.{name}", vectors), stack.d_h)
+
+    def position(stack):
+        """The term of a position in each text, `(S, n, m)`."""
         if kind == "low_rank":
-            bias = (cross["absolute.query"][:, :n] @ cross["absolute.key"][:, :m].mT)[sets]
+            return cross["absolute.query"][:, :n] @ cross["absolute.key"][:, :m].mT
         if kind == "untied":
-            sides = (("query", "table", "layer_norm", n), ("key", "key_table", "key_layer_norm", m))
-            query, key = (in_heads(cross.linear(f"absolute.{side}", cross.norm(
-                f"absolute.{norm}", cross[f"absolute.{table}.weight"][:length], 1e-5)), stack.d_h)
-                for side, table, norm, length in sides)  # fmt: skip
-            bias = (query @ key.mT)[sets] / math.sqrt(2 * stack.d_h)
+            query = side(stack, "query", "table", "layer_norm", n)
+            key = side(stack, "key", "key_table", "key_layer_norm", m)
+            return query @ key.mT / math.sqrt(products * stack.d_h)
         if kind == "diagonal":
             rows = [[bucket(d, False) for d in row] for row in distances(n, m).tolist()]
-            bias = cross["relative.weight"][torch.tensor(rows)].permute(2, 0, 1)[sets]
-        products = 2 if kind == "untied" else 1
-        return stack.residual(
-            lambda x: stack.attention(name, x, memory, layer, bias, padding[:, None, None, :], products),
-            x, f"layers.{layer}.encoder_attn_layer_norm",
-        )  # fmt: skip
+            return cross["relative.weight"][torch.tensor(rows)].permute(2, 0, 1)
+        return torch.zeros(stack.number, n, 1)
+
+    def between(stack, layer, x):
+        name, term, hidden = f"layers.{layer}.encoder_attn", position(stack)[stack.sets(layer)], padding[:, None, None]
+
+        def attend(x):
+            return stack.attention(name, x, memory, layer, term, hidden, products)
+
+        return stack.residual(attend, x, f"{name}_layer_norm")
 
     decoder = Stack(theirs, {**spec, "causal": True})
     features = decoder.run(embedded(theirs, spec, previous), previous == PAD, between=between)

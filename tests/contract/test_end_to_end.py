@@ -3,19 +3,30 @@
 import json
 import math
 import re
+import sys
 
 import pytest
 import torch
 
 from tests.commands import train_log
-from tests.contract import commands as cli
-from tests.contract.commands import ElectraModel, TupeModel, opened
-from tests.contract.conftest import CLASSES, LANGUAGES, LINES, ROWS, THINGS
+from tests.contract import aliases as cli
+from tests.contract.aliases import ElectraModel, TupeModel, opened, run, tupe_command
+from tests.contract.conftest import LANGUAGES, RAW, TEXT
+
+ROWS = 12  # of a test set
 
 
 def features(checkpoint, data, tokens, kind=TupeModel):
     with torch.no_grad():
         return opened(checkpoint, data, kind).extract_features(tokens)
+
+
+def times(folder, name):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob(name)}
+
+
+def table(*arguments):
+    return json.loads(tupe_command("table", *arguments, "--format", "json").stdout)
 
 
 def test_pretraining_learns(pretrained):
@@ -32,10 +43,9 @@ def test_the_script_keeps_the_batch_on_two_processes(data, tmp_path):
     of_both = []
     for processes in ("1", "2"):
         said = cli.pretrain(data, tmp_path / processes, *keys, PROCESSES=processes).stdout
-        of_both.append([(float(r["loss"]), float(r["gnorm"]), r["bsz"]) for r in train_log(said)["train_inner"]])
-    assert len(of_both[0]) == len(of_both[1]) == 6
-    for one, two in zip(*of_both):
-        assert one[:2] == pytest.approx(two[:2], abs=2e-3) and one[2] == two[2] == "8"
+        of_both.append([[float(r[name]) for name in ("loss", "gnorm", "bsz")] for r in train_log(said)["train_inner"]])
+    assert of_both[0] == [pytest.approx(numbers, abs=2e-3) for numbers in of_both[1]] and len(of_both[0]) == 6
+    assert {numbers[2] for numbers in of_both[0]} == {8}
 
 
 def test_from_finetuning_to_predictions(finetuned, checkpoint, glue, tmp_path):
@@ -45,69 +55,47 @@ def test_from_finetuning_to_predictions(finetuned, checkpoint, glue, tmp_path):
     out = tmp_path / "it's a (sweep), é=[1]"
     printed = cli.sweep("glue", checkpoint, glue, out, names="CoLA", lrs="1e-2,1e-4").stdout
     assert len(list(out.rglob("result.json"))) == 2 and "| CoLA |" in printed
-    written = [path.stat().st_mtime_ns for path in out.rglob("result.json")]
+    written = times(out, "result.json")
     again = cli.sweep("glue", checkpoint, glue, out, names="CoLA", lrs="1e-2,1e-4").stdout
-    assert [path.stat().st_mtime_ns for path in out.rglob("result.json")] == written
-    assert [line for line in again.splitlines() if line.startswith("|")]
-    options = ("--published", "--format", "json")
-    ours, theirs, *_ = json.loads(cli.tupe("table", f"TUPE-R={out}", options=options).stdout)
+    assert times(out, "result.json") == written and "\n|" in again
+    ours, theirs, *_ = table(f"TUPE-R={out}", "--published")
     scores = [json.loads(path.read_text())["score"] for path in out.rglob("result.json")]
     assert ours["system"] == "TUPE-R" and ours["cells"]["CoLA"]["score"] == pytest.approx(max(scores))
     assert theirs["cells"]["CoLA"]["score"] > 50
     out = tmp_path / "predictions"
-    cli.tupe("predict", folder / "checkpoint_best.pt", glue / "CoLA", out=out, options=["--partial"])
+    tupe_command("predict", folder / "checkpoint_best.pt", glue / "CoLA", out, "--partial")
     rows = (out / "CoLA.tsv").read_text().splitlines()
     assert len(rows) == 1 + ROWS and {row.split("\t")[1] for row in rows[1:]} <= {"0", "1"}
 
 
-WITHOUT_TUPE = """
-import sys
-sys.modules.update(dict.fromkeys(("tupe", "fairseq")))  # an import of them fails
-import torch, transformers
-model = transformers.AutoModel.from_pretrained({folder!r}, trust_remote_code=True).eval()
-tokenizer = transformers.AutoTokenizer.from_pretrained({folder!r}, trust_remote_code=True)
-tokens = torch.tensor(tokenizer("Anna sees the house")["input_ids"])[None]
-mask = torch.ones_like(tokens)
-with torch.no_grad():
-    torch.save((tokens, model(tokens, attention_mask=mask).last_hidden_state), {out!r})
-mask[0, 0] = 0
-try:
-    model(tokens, attention_mask=mask)
-except ValueError:
-    sys.exit()
-sys.exit("padding on the left is taken")
-"""
-
-
 def test_exported_loaded_without_tupe_and_imported_again(checkpoint, data, tmp_path):
     folder, out = tmp_path / "exported", tmp_path / "features.pt"
-    cli.tupe("export", checkpoint, data, out=folder)
-    cli.python(WITHOUT_TUPE.format(folder=str(folder), out=str(out)))
+    tupe_command("export", checkpoint, data, folder)
+    run(sys.executable, RAW.parent / "without_tupe.py", folder, out)
     tokens, found = torch.load(out)
     expected = features(checkpoint, data, tokens)
     assert tokens.shape[1] > 4
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    cli.tupe("import", folder, out=tmp_path / "imported.pt")
+    tupe_command("import", folder, tmp_path / "imported.pt")
     torch.testing.assert_close(features(tmp_path / "imported.pt", data, tokens), expected, rtol=0, atol=0)
 
 
-def test_another_librarys_model_there_and_back(bert, tmp_path):
+def test_another_librarys_model_there_and_back(tmp_path):
     """Imported and exported, it says of a text what it said."""
     transformers = pytest.importorskip("transformers")
-    folder, model = bert
-    cli.tupe("import", folder, out=tmp_path / "imported", options=cli.VERIFY)
-    cli.tupe("export", tmp_path / "imported/checkpoint.pt", tmp_path / "imported", out=tmp_path / "exported")
-    auto, exported = transformers.AutoModelForMaskedLM, tmp_path / "exported"
-    ours = auto.from_pretrained(exported, trust_remote_code=True).eval()
-    tokenizers = [transformers.AutoTokenizer.from_pretrained(path) for path in (folder, exported)]
-    before, after = (torch.tensor(of("a dog.")["input_ids"])[None] for of in tokenizers)
-    with torch.no_grad():
-        wanted, found = model(before).logits, ours(after).logits
-    assert before.shape == after.shape
-    # symbols are in another order
-    names = [of.convert_ids_to_tokens(range(wanted.shape[2])) for of in tokenizers]
-    places = [[of.index(letter) for letter in "abcxyz"] for of in names]
-    torch.testing.assert_close(found[..., places[1]], wanted[..., places[0]], rtol=0, atol=1e-5)
+    imported, exported = tmp_path / "imported", tmp_path / "exported"
+    tupe_command("import", RAW / "bert", imported, "--verify")
+    tupe_command("export", imported / "checkpoint.pt", imported, exported)
+    lengths, said = [], []
+    for folder in (RAW / "bert", exported):
+        model = transformers.AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=True).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+        tokens = torch.tensor(tokenizer("a dog.")["input_ids"])[None]
+        lengths.append(tokens.shape[1])
+        with torch.no_grad():  # symbols are in another order
+            said.append(model(tokens).logits[..., tokenizer.convert_tokens_to_ids([*"abcxyz"])])
+    assert lengths[0] == lengths[1]
+    torch.testing.assert_close(said[1], said[0], rtol=0, atol=1e-5)
 
 
 def test_electra(data, glue, tmp_path):
@@ -116,49 +104,36 @@ def test_electra(data, glue, tmp_path):
     log, last = train_log(said), tmp_path / "run/checkpoint_last.pt"
     assert len(log["train_inner"]) == 6 and 0 <= float(log["valid"][-1]["valid_disc_auc"]) <= 100
     tokens = torch.tensor([0, 7, 8, 9, 2])
-    cli.tupe("convert-electra", last, out=tmp_path / "plain.pt")
+    tupe_command("export-electra", last, tmp_path / "plain.pt")
     plain = features(tmp_path / "plain.pt", data, tokens)
     torch.testing.assert_close(plain, features(last, data, tokens, ElectraModel), rtol=0, atol=1e-6)
     cli.finetune("CoLA", last, glue, tmp_path / "cola", "recipe=electra")
     assert json.loads((tmp_path / "cola/result.json").read_text())["metric"] == "mcc"
 
 
-def squad(*paragraphs):
-    """SQuAD's JSON of texts, each with a question and the answer."""
-    made = []
-    for number, (context, question, answer) in enumerate(paragraphs):
-        answers = [{"text": answer, "answer_start": context.index(answer)}]
-        made.append({"context": context, "qas": [{"id": str(number), "question": question, "answers": answers}]})
-    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": made}]}, ensure_ascii=False)
-
-
 def test_many_languages(checkpoint, data, glue, tmp_path):
     """XNLI, and questions tested on XQuAD and MLQA: a sweep, its predictions and its table."""
-    (tmp_path / "en.json").write_text(squad(*[(f"Anna sees {thing}.", "Who?", "Anna") for thing in THINGS] * 2))
-    for language in ("ar", "zh"):
-        text = squad((LINES[language], "?", LINES[language][4:9]))
-        (tmp_path / f"{language}.json").write_text(text, encoding="utf-8")
-    files = {split: tmp_path / f"{split[-2:]}.json" for split in ("test-ar", "test-zh")}
-    tests = [f"{split}={path}" for split, path in files.items()]
-    trained = [f"{split}={tmp_path / 'en.json'}" for split in ("train", "valid")]
+    tests = [f"test-{language}={RAW}/qa/{language}.json" for language in ("ar", "zh")]
+    trained = (f"train={RAW}/qa/en.json", f"valid={RAW}/qa/en.json")
     tasks = tmp_path / "tasks"
     for task, splits, rules in (("SQuAD", trained, "squad"), ("XQuAD", tests, "squad"), ("MLQA", tests, "mlqa")):
-        cli.tupe("prepare-qa", data, *splits, out=tasks / task, options=("--rules", rules, *cli.WORKERS))
+        tupe_command("prepare-qa", data, tasks / task, *splits, "--rules", rules, *cli.WORKERS)
     (tasks / "XNLI").symlink_to(glue / "XNLI")
     out, short = tmp_path / "sweep", ("task.max_query=8", "task.doc_stride=8")
     cli.sweep("xtreme", checkpoint, tasks, out / "1", names="XNLI", lrs="1e-3")
     cli.sweep("xtreme", checkpoint, tasks, out / "2", *short, names="SQuAD", lrs="1e-3")
     metrics = {path.parts[-4]: json.loads(path.read_text())["metrics"] for path in out.rglob("result.json")}
     assert set(metrics["XNLI"]) == {"valid", *(f"XNLI/test-{language}" for language in LANGUAGES)}
-    assert set(metrics["SQuAD"]) == {"valid", *(f"{of}/{split}" for of in ("XQuAD", "MLQA") for split in files)}
+    splits = [f"{task}/test-{language}" for task in ("XQuAD", "MLQA") for language in ("ar", "zh")]
+    assert set(metrics["SQuAD"]) == {"valid", *splits}
     (labels,) = out.rglob("predictions/XNLI/test-sw.tsv")
-    assert len(labels.read_text().splitlines()) == ROWS and {*labels.read_text().split()} <= {*CLASSES}
+    assert len(labels.read_text().splitlines()) == ROWS
+    assert {*labels.read_text().split()} <= {"contradiction", "neutral", "entailment"}
     (answers,) = out.rglob("predictions/XQuAD/test-zh.json")
-    scored = json.loads(cli.tupe("qa-score", files["test-zh"], answers).stdout)
+    scored = json.loads(tupe_command("qa-score", RAW / "qa/zh.json", answers).stdout)
     assert scored == pytest.approx(metrics["SQuAD"]["XQuAD/test-zh"])
-    options = ("--published", "xtreme", "--by-language", "--format", "json")
-    rows = json.loads(cli.tupe("table", out / "1", options=options).stdout)
-    assert rows[0]["cells"]["XNLI sw"]["score"] is not None and rows[1]["cells"]["XNLI"]["score"] == 67.0
+    ours, theirs, *_ = table(out / "1", "--published", "xtreme", "--by-language")
+    assert ours["cells"]["XNLI sw"]["score"] is not None and theirs["cells"]["XNLI"]["score"] == 67.0
 
 
 def test_translation(translator, parallel):
@@ -167,13 +142,14 @@ def test_translation(translator, parallel):
     assert found == set(range(ROWS)) and re.search(r"BLEU4? = \d", said)
 
 
-def test_a_study_of_two_systems(text, tmp_path):
-    (tmp_path / "small.yaml").write_text(cli.DESIGN)
-    places = {"design": tmp_path / "small.yaml", "out": tmp_path / "out", "records": tmp_path / "records"}
-    cli.study(text, **places)
-    records = [json.loads(path.read_text()) for path in (tmp_path / "records").glob(cli.FINAL)]
-    assert len(records) == 2, [*(tmp_path / "records").rglob("*")]
-    assert all(5 < cli.LOSS(record) < 8 for record in records)  # bits, of 150 symbols
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").rglob("*.json")}
-    cli.study(**places)
-    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "records").rglob("*.json")}
+def test_a_study_of_two_systems(tmp_path):
+    def study(*texts):
+        command = ("bash", "scripts/study.sh", *texts, "--size", RAW / "study.yaml")
+        run(*command, "--out", tmp_path / "out", "--records", tmp_path / "records")
+        return times(tmp_path / "records", "*.json")
+
+    before = study(TEXT)
+    records = [json.loads(path.read_text()) for path in (tmp_path / "records").glob("*/final/*.json")]
+    assert len(records) == 2, [*before]
+    assert all(5 < record["curve"][-1][1] < 8 for record in records)  # bits, of 150 symbols
+    assert before == study()

@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import pickle
-import runpy
 import shutil
 import sqlite3
 import subprocess
@@ -20,9 +19,11 @@ import fairseq.utils
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from tests.contract import commands as cli
-from tests.contract.commands import fails, opened, safe_load
+from tests.contract import aliases as cli
+from tests.contract.aliases import fails, opened, refused, safe_load
+from tests.contract.conftest import RAW
 
 
 class Call:
@@ -57,7 +58,6 @@ HOSTILE = {
     "subprocess.call": lambda path: Call(subprocess.check_call, ["touch", str(path)]),
     "subprocess.getoutput": lambda path: Call(subprocess.getoutput, f"touch {path}"),
     "shutil.copy": lambda path: Call(shutil.copy, __file__, str(path)),
-    "runpy.run_path": lambda path: Call(runpy.run_path, script(path)),
     "pickle.loads": lambda path: Call(pickle.loads, pickle.dumps(Call(os.system, f"touch {path}"))),
     "torch.save": lambda path: Call(torch.save, [1], str(path)),
     "numpy.array": lambda path: Call(np.ndarray.tofile, np.ones(1), str(path)),
@@ -74,13 +74,6 @@ HOSTILE = {
 }
 
 
-def script(path):
-    """A program beside `path` that makes it."""
-    program = path.with_name("program.py")
-    program.write_text(code(path))
-    return str(program)
-
-
 @pytest.fixture(scope="module")
 def state(checkpoint):
     return torch.load(checkpoint, weights_only=True)
@@ -92,15 +85,10 @@ def write(state, path, part, value, **options):
 
 
 def commands(path, good, data, glue, out):
-    """Run the commands that read a pre-trained checkpoint; `good` is another."""
-    goes_on = ("--restore-file", path, "--max-update", 41, *cli.LIKE_PRETRAINED)
-    yield cli.train("words", data, out / "1", *goes_on, check=False)
-    yield cli.train("words", data, out / "2", "--finetune-from-model", path, "--max-update", 1, check=False)
-    yield cli.validate(data, path, check=False)
-    yield cli.finetune("CoLA", path, glue, out / "3", check=False)
-    yield cli.tupe("export", path, data, out=out / "4", check=False)
-    yield cli.tupe("describe", path, check=False)
-    yield cli.tupe("average", path, good, out=out / "5", check=False)
+    """Run all commands that read a pre-trained checkpoint; `good` is another."""
+    yield from cli.readers(path, data, glue, out)
+    yield cli.tupe_command("describe", path, check=False)
+    yield cli.tupe_command("average-checkpoints", out / "average.pt", path, good, check=False)
 
 
 def test_what_training_wrote_is_read(state, checkpoint, data, glue, tmp_path):
@@ -124,19 +112,22 @@ def test_code_in_a_file_does_not_run(number, name, state, data, tmp_path):
     assert witness.exists()
 
 
-def test_no_command_runs_it(state, checkpoint, finetuned, data, glue, bert, tmp_path):
-    witness, path = tmp_path / "witness", tmp_path / "bad.pt"
+def test_no_command_runs_it(state, checkpoint, finetuned, data, glue, tmp_path):
+    witness = tmp_path / "witness"
     hostile = HOSTILE["os.system"](witness)
-    write(state, path, "cfg", hostile)
+    path = write(state, tmp_path / "bad.pt", "cfg", hostile)
     for done in commands(path, checkpoint, data, glue, tmp_path):
         assert done.returncode and not witness.exists(), done.args
     write(torch.load(finetuned[0] / "checkpoint_best.pt", weights_only=True), path, "cfg", hostile)
-    torch.save({"args": Namespace(arch="bert_base", more=hostile), "model": {}}, tmp_path / "release.pt")
-    folder = shutil.copytree(bert[0], tmp_path / "bert", ignore=shutil.ignore_patterns("*.safetensors"))
-    torch.save({**bert[1].state_dict(), "more": hostile}, folder / "pytorch_model.bin")
-    for name, *inputs in (("predict", path, glue / "CoLA"), ("convert-release", path.with_name("release.pt")),
-                          ("import", folder)):  # fmt: skip
-        assert cli.tupe(name, *inputs, out=tmp_path / name, check=False).returncode and not witness.exists(), name
+    release = tmp_path / "release.pt"
+    torch.save({"args": Namespace(arch="bert_base", more=hostile), "model": {}}, release)
+    bert = shutil.copytree(RAW / "bert", tmp_path / "bert")
+    weights = bert / "model.safetensors"
+    torch.save({**load_file(weights), "more": hostile}, bert / "pytorch_model.bin")
+    weights.unlink()
+    for command in (("predict", path, glue / "CoLA"), ("convert-release", release), ("import", bert)):
+        refused(cli.tupe_command, *command, tmp_path / command[0])
+        assert not witness.exists(), command
 
 
 @pytest.mark.parametrize("form", ["args", "args beside cfg", "cfg"])
@@ -149,9 +140,9 @@ def test_settings_that_fairseq_would_evaluate(form, state, data, glue, tmp_path)
     changes = {"args": {"args": args, "cfg": None}, "args beside cfg": {"args": args}, "cfg": model}
     torch.save({**state, **changes[form]}, path)
     assert fails(opened, path, data)
-    assert cli.tupe("describe", path, check=False).returncode
-    assert cli.finetune("CoLA", path, glue, tmp_path / "run", check=False).returncode
-    assert cli.tupe("export", path, data, out=tmp_path / "exported", check=False).returncode
+    refused(cli.tupe_command, "describe", path)
+    refused(cli.finetune, "CoLA", path, glue, tmp_path / "run")
+    refused(cli.tupe_command, "export", path, data, tmp_path / "exported")
     assert not witness.exists()
 
 
@@ -163,17 +154,19 @@ def damaged(kind, whole, weights):
     if kind == "a folder":  # says the archive's list of a tensor, of which PyTorch then reads nothing
         place = whole.rindex(b"PK\1\2", 0, whole.rindex(b"/data/0")) + 38
         return whole[:place] + bytes([whole[place] | 0x10]) + whole[place + 1 :]
+    if kind == "cut short":
+        return whole[: len(whole) // 2]
     made = io.BytesIO()
     if kind == "compressed":
         with zipfile.ZipFile(io.BytesIO(whole)) as stored, zipfile.ZipFile(made, "w") as archive:
             for member in stored.infolist():
                 archive.writestr(member.filename, stored.read(member), zipfile.ZIP_DEFLATED)
-    elif kind == "TorchScript":
+    else:
         torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), made)
-    return whole[: len(whole) // 2] if kind == "cut short" else made.getvalue()
+    return made.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["a flipped byte", "a folder", "compressed", "TorchScript", "cut short", "empty"])
+@pytest.mark.parametrize("kind", ["a flipped byte", "a folder", "compressed", "TorchScript", "cut short"])
 def test_damaged_files_are_refused(kind, checkpoint, state, data, glue, tmp_path):
     weights, path = max(state["model"].values(), key=torch.Tensor.numel), tmp_path / "bad.pt"
     path.write_bytes(damaged(kind, checkpoint.read_bytes(), weights.numpy().tobytes()))
