@@ -12,7 +12,7 @@ from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts
 from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import PROFILES
 from tupe.models import TupeModel
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.util import sha256
 
 FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
@@ -76,7 +76,7 @@ def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, sym
     torch.manual_seed(3)
     dictionary = dictionary_of(*symbols, "<mask>")
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    config = CONFIGS[name](**FIELDS, max_positions=max_positions)
+    config = named(name, **FIELDS, max_positions=max_positions)
     model = TupeModel.build_model(config, task)
     cfg = {"_name": "masked_lm", "data": str(data), "tokens_per_sample": max_positions}
     if num_classes:

@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 
-from hydra.core.config_store import ConfigStore
-
 from tests.commands import ROOT, environment
 from tests.fairseq_patches.conftest import trainer
 
@@ -80,15 +78,6 @@ def test_importing_changes_nothing_and_a_run_does():
     for name in ("fairseq.checkpoint_utils.torch", "fairseq.trainer.Trainer.__new__",
                  "fairseq.checkpoint_utils.torch_persistent_save", "fairseq.file_io.PathManager.copy"):  # fmt: skip
         assert f"'{name}'" in installed
-
-
-def test_a_named_model_is_configured_when_it_is_asked_for():
-    store = ConfigStore.instance()
-    first, second = (store.load("model/tupe_base.yaml").node for _ in range(2))
-    first.encoder_layers = 3
-    assert (second.encoder_layers, second._name) == (12, "tupe_base")
-    assert store.load("model/seq2seq_rope_tiny.yaml").node.rotary_dims == -1
-    assert "node" not in vars(store.repo["model"]["bert_a_large.yaml"])
 
 
 def test_a_notebook_reads_checkpoints_and_data_and_leaves_nothing(corpus, monkeypatch, tmp_path):

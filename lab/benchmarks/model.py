@@ -97,13 +97,13 @@ def build(args: Namespace) -> tuple[nn.Module, Any]:
         base_architecture(theirs)
         return RobertaModel.build_model(theirs, task), dictionary
     from tupe.models import TupeModel
-    from tupe.models.config import CONFIGS
+    from tupe.models.config import named
 
     system, backend = BY_BACKEND.get(args.rival, (args.rival.removesuffix("_compiled"), args.backend))
     fields |= {"attention_backend": backend, "compile": args.rival.endswith("_compiled")}
     if args.attention_dropout is not None:
         fields["attention_dropout"] = args.attention_dropout
-    return TupeModel.build_model(CONFIGS[f"{system}_{args.size}"](**fields), task), dictionary
+    return TupeModel.build_model(named(f"{system}_{args.size}", **fields), task), dictionary
 
 
 def build_optimizer(args: Namespace, model: nn.Module) -> Any:

@@ -7,7 +7,7 @@ import torch
 from fairseq.data import Dictionary
 
 from tupe.models import ElectraModel
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.systems import ELECTRA_NAMES
 
@@ -20,7 +20,7 @@ def save(tmp_path):
 
     def save(name, **fields):
         torch.manual_seed(0)
-        config = CONFIGS[name](**{**SMALL, **fields})
+        config = named(name, **{**SMALL, **fields})
         task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 20)
         kind = TupeModel
         if name in ELECTRA_NAMES:

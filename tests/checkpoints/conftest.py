@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.manifest import Content, Counts
 from tupe.data.corpus.settings import Settings
 from tupe.fairseq_patches.checkpoints import dictionary_sha256
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.util import sha256
 
 with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
@@ -36,10 +36,10 @@ def make_checkpoint(request):
         dictionary = Dictionary.load(str((of or request.getfixturevalue("corpus")) / "dict.txt"))
         dictionary.add_symbol("<mask>")
         small = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "max_positions": 24}
-        config = CONFIGS[name](**{**small, "encoder_attention_heads": 2, **fields})
+        config = named(name, **{**small, "encoder_attention_heads": 2, **fields})
         config.dictionary_sha256 = dictionary_sha256(dictionary)
         torch.manual_seed(0)
-        model = MODEL_REGISTRY[name].build_model(config, SimpleNamespace(source_dictionary=dictionary)).eval()
+        model = ARCH_MODEL_REGISTRY[name].build_model(config, SimpleNamespace(source_dictionary=dictionary)).eval()
         if spans:
             model.register_span_head()
         for parameter in model.parameters():

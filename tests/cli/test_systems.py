@@ -4,8 +4,7 @@ import sys
 import pytest
 
 from tupe.cli.main import main
-from tupe.models.config import ElectraConfig
-from tupe.models.seq2seq.config import Seq2SeqConfig
+from tupe.models.config import ElectraConfig, Seq2SeqConfig
 from tupe.models.summary import count_parameters, meta_model
 from tupe.systems import ELECTRA_SIZES, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEMS, system_fields
 

@@ -16,7 +16,7 @@ from tupe.criterions import TupeElectraCriterion, throughput
 from tupe.criterions.electra import BINS, TupeElectraCriterionConfig, histogram
 from tupe.criterions.metrics import area_under_curve, detection
 from tupe.models import ElectraModel
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 
 BOS, PAD, EOS = 0, 1, 2
 RATE, SEED = 0.15, 3
@@ -39,9 +39,7 @@ def model(task, request):
 def build(task, name="electra_tupe_r_tiny", **fields):
     torch.manual_seed(0)
     small = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32, "encoder_attention_heads": 2}
-    model = ElectraModel.build_model(
-        CONFIGS[name](**{**small, "dropout": 0.0, "attention_dropout": 0.0, **fields}), task
-    )
+    model = ElectraModel.build_model(named(name, **{**small, "dropout": 0.0, "attention_dropout": 0.0, **fields}), task)
     for parameter in model.parameters():
         if parameter.ndim > 1:  # far from the tiny initial values
             nn.init.normal_(parameter, std=0.3)

@@ -13,7 +13,7 @@ from torch import nn
 
 from tests.samples import WORDS, dictionary_of
 from tupe.criterions import TupeMaskedLmCriterion
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.tupe import TupeModel
 
 PAD = 1
@@ -29,7 +29,7 @@ def task():
 def model(task):
     torch.manual_seed(0)
     fields = {"encoder_layers": 1, "encoder_embed_dim": 8, "encoder_ffn_embed_dim": 8, "encoder_attention_heads": 2}
-    return TupeModel.build_model(CONFIGS["tupe_tiny"](**fields, dropout=0.0, attention_dropout=0.0), task)
+    return TupeModel.build_model(named("tupe_tiny", **fields, dropout=0.0, attention_dropout=0.0), task)
 
 
 def criterion(cls, task):

@@ -5,10 +5,10 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
 from fairseq.data import Dictionary
-from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 from tests.test_safe_load import Malicious
 from tupe.fairseq_patches.checkpoints import broadcast_configurations, compare
+from tupe.models.config import named
 from tupe.util import UserError
 
 
@@ -64,4 +64,4 @@ def test_an_encoder_begins_no_electra():
     state = {"cfg": {"model": {"_name": "tupe_tiny", "dictionary_sha256": None}}, "model": {}}
     task, name = SimpleNamespace(source_dictionary=Dictionary()), "electra_tupe_r_tiny"
     with pytest.raises(UserError, match=r"of another system \(.*generator_size: checkpoint has none, here"):
-        compare("a.pt", state, MODEL_DATACLASS_REGISTRY[name](_name=name), task)
+        compare("a.pt", state, named(name), task)

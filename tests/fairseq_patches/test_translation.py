@@ -12,7 +12,7 @@ from tests.samples import FIELDS, dictionary_of
 from tupe.fairseq_patches.checkpoints import compare, record_dictionaries
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import put_in_scope
-from tupe.models.seq2seq.config import CONFIGS as SEQ2SEQ_CONFIGS
+from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.util import UserError
 
@@ -39,7 +39,7 @@ def test_diverse_beams_of_any_sentences(task):
     put_in_scope(task)
     for symbol in "abcdefgh":
         task.source_dictionary.add_symbol(symbol), task.target_dictionary.add_symbol(symbol)
-    model = Seq2SeqModel.build_model(SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS), task).eval()
+    model = Seq2SeqModel.build_model(named("seq2seq_tupe_r_tiny", **FIELDS), task).eval()
     search = task.build_generator([model], Namespace(beam=4, diverse_beam_groups=2, max_len_b=3))
     words = {"src_tokens": torch.tensor([[5, 6, 2]]), "src_lengths": torch.tensor([3])}
     found = task.inference_step(search, [model], {"id": torch.tensor([7]), "net_input": words})
@@ -48,7 +48,7 @@ def test_diverse_beams_of_any_sentences(task):
 
 def test_a_checkpoint_of_the_other_direction(tmp_path):
     """A dictionary of both languages fits either, so fairseq alone translates German as if it were English."""
-    path, config = tmp_path / "x.pt", SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](_name="seq2seq_tupe_r_tiny", **FIELDS)
+    path, config = tmp_path / "x.pt", named("seq2seq_tupe_r_tiny", **FIELDS)
     tasks = {
         pair: TranslationTask(
             TranslationConfig(left_pad_source=False, source_lang=pair[0], target_lang=pair[1]),
@@ -69,7 +69,7 @@ def test_a_checkpoint_of_the_other_direction(tmp_path):
 def test_another_target_dictionary_of_the_same_size():
     """The source's is the same: its checksum says nothing of the target's."""
     words, others = dictionary_of("word"), dictionary_of("other")
-    config = SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS)
+    config = named("seq2seq_tupe_r_tiny", **FIELDS)
     task = TranslationTask(TranslationConfig(left_pad_source=False), words, words)
     record_dictionaries(Namespace(model=config, task={}), task)
     assert Seq2SeqModel.build_model(config, task)

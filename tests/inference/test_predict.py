@@ -16,7 +16,7 @@ from tupe.data.glue.tasks import TASKS
 from tupe.fairseq_patches.checkpoints import labels_sha256
 from tupe.inference import predict as predictions
 from tupe.models import TupeModel
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 
 HEAD = "sentence_classification_head"
 FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
@@ -50,7 +50,7 @@ def fine_tune(path, data, num_classes, head=True, max_positions=32, **fields):
     dictionary = Dictionary.load(str(data / "input0/dict.txt"))
     dictionary.add_symbol("<mask>")
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=max_positions, **fields)
+    config = named("tupe_tiny", **FIELDS, max_positions=max_positions, **fields)
     model = TupeModel.build_model(config, task)
     name = "tupe_sentence_prediction" if head else "masked_lm"
     cfg = {"_name": name, "data": str(data), "max_positions" if head else "tokens_per_sample": max_positions}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from tests.samples import dictionary_of
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
 from tupe.systems import ELECTRA_NAMES, SYSTEMS
@@ -42,8 +42,8 @@ def small_model(name, dictionary, max_positions=24, **fields):
     model_class = TupeModel
     if name in ELECTRA_NAMES:
         model_class, small["generator_size"] = ElectraModel, 2 / 3  # two heads of three
-        small["linformer_k"] = min(CONFIGS[name].linformer_k, 16)
-    model = model_class.build_model(CONFIGS[name](**{**small, **fields}), task)
+        small["linformer_k"] = min(named(name).linformer_k, 16)
+    model = model_class.build_model(named(name, **{**small, **fields}), task)
     for parameter in model.parameters():
         if parameter.ndim > 1:  # far from the tiny initial values, so that a wrong term shows
             torch.nn.init.normal_(parameter, std=0.3)

@@ -10,7 +10,7 @@ import torch
 from tupe.checkpoints.electra import export_discriminator
 from tupe.checkpoints.fairseq_checkpoint import write_weights
 from tupe.models import ElectraModel, TupeModel
-from tupe.models.config import CONFIGS
+from tupe.models.config import TupeConfig
 from tupe.models.electra import draw
 from tupe.models.summary import count_parameters, meta_model
 from tupe.safe_load import safe_load
@@ -170,7 +170,7 @@ def test_words_are_the_generators_features_the_discriminators(build, tokens, cap
 def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, fields):
     model = build(f"electra_{name}", **fields)
     weights = {**vars(model.args), "_name": f"electra_{name}"}
-    config = {key: value for key, value in weights.items() if key == "_name" or hasattr(CONFIGS[name], key)}
+    config = {key: value for key, value in weights.items() if key == "_name" or hasattr(TupeConfig, key)}
     config["generator_size"] = 2 / 3
     write_weights(tmp_path / "electra.pt", config, model.state_dict(), 24, updates=7)
     assert export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt") == name

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.position import build_absolute, build_relative
 from tupe.models.tupe import as_namespace
 from tupe.position import FireRelative, registry
@@ -13,7 +13,7 @@ from tupe.systems import CHOICES, IN_LAYER
 
 @pytest.fixture
 def args():
-    args = as_namespace(CONFIGS["tupe_tiny"]())
+    args = as_namespace(named("tupe_tiny"))
     args.max_positions = 16
     return args
 

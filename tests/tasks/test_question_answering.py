@@ -20,7 +20,7 @@ from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.inference.answers import answers
 from tupe.models import TupeModel
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig, TupeQuestionAnsweringTask
 
 NAMES = ["Anna", "house", "river", "sea", "city", "water", "stone", "forest", "old king", "Bob"]
@@ -62,7 +62,7 @@ def make_task(folder, **fields):
 
 def make_model(task):
     torch.manual_seed(1)
-    model = TupeModel.build_model(CONFIGS["tupe_tiny"](**FIELDS, **NO_DROPOUT), task)
+    model = TupeModel.build_model(named("tupe_tiny", **FIELDS, **NO_DROPOUT), task)
     model.register_span_head()
     return model
 
@@ -97,7 +97,7 @@ def test_a_model_with_one_separator_gets_one(data):
     fields = {"max_positions": 20, "doc_stride": 8}
     task, twice = make_task(data, **fields), make_task(data, **fields)
     make_model(twice)
-    config = OmegaConf.structured(CONFIGS["tupe_tiny"](_name="tupe_tiny", **FIELDS, pair_separators=1))
+    config = OmegaConf.structured(named("tupe_tiny", **FIELDS, pair_separators=1))
     task.build_model(config)
     one, two = task.load_dataset("valid"), twice.load_dataset("valid")
     eos = task.source_dictionary.eos()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from tests.samples import dictionary_of
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.tasks.sentence_prediction import (
     JoinedSentences,
     TupeSentencePredictionConfig,
@@ -73,7 +73,7 @@ def test_the_longer_sentence_loses_its_words_first(first, second, room):
 def test_a_model_with_one_separator_gets_one(tmp_path):
     folder = Folder(tmp_path).split("train", input0=["a b"], input1=["c"], labels=["x"])
     task = folder.task()
-    task.build_model(OmegaConf.structured(CONFIGS["bert_a_tiny"](_name="bert_a_tiny", pair_separators=1)))
+    task.build_model(OmegaConf.structured(named("bert_a_tiny", pair_separators=1)))
     task.load_dataset("train")
     numbers = [task.source_dictionary.index(word) for word in "abc"]
     tokens = task.dataset("train")[0]["net_input.src_tokens"].tolist()

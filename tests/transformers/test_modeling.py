@@ -9,7 +9,7 @@ from tests.models.small import KINDS
 from tupe import position, systems
 from tupe.checkpoints.to_transformers import Loaded, config, weights
 from tupe.checkpoints.transformers_format import CHOICES
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEMS
 from tupe.transformers import configuration_tupe
@@ -58,7 +58,7 @@ def pair(dictionary, name, auto=ours.TupeForMaskedLM, **fields):
     }
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: LONGEST)
     torch.manual_seed(0)
-    model = TupeModel.build_model(CONFIGS[f"{name}_tiny"](**{**small, **fields}), task).eval()
+    model = TupeModel.build_model(named(f"{name}_tiny", **{**small, **fields}), task).eval()
     model.register_classification_head("head", num_classes=3)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else parameter.data.add_(0.1)

@@ -96,8 +96,7 @@ def print_flags() -> None:
     """Print the flag of each field of a system, with its choices, default and meaning."""
     from fairseq.dataclass.constants import StrEnum
 
-    from tupe.models.config import ElectraConfig
-    from tupe.models.seq2seq.config import Seq2SeqConfig
+    from tupe.models.config import ElectraConfig, Seq2SeqConfig
     from tupe.systems import system_fields
 
     fields = {**Seq2SeqConfig.__dataclass_fields__, **ElectraConfig.__dataclass_fields__}

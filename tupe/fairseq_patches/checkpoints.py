@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import typing
 from argparse import Namespace
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils, distributed_utils
 from fairseq.data import Dictionary
-from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.trainer import Trainer
 from fairseq.utils import split_paths
 from omegaconf import DictConfig, ListConfig
@@ -210,12 +209,11 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         return  # a model of fairseq's, whose parameters have other names
     check_dictionaries(theirs, task, f" {path}", saved_size(state))
     # a field that is younger than the checkpoint had the default of the checkpoint's model
-    defaults = MODEL_DATACLASS_REGISTRY.get(theirs._name, MODEL_DATACLASS_REGISTRY[model._name])
-    had = {field.name: field.default for field in dataclasses.fields(defaults)} | vars(theirs)
+    ARCH_CONFIG_REGISTRY[theirs._name](theirs)
     differing = [
-        f"{field}: checkpoint {had.get(field, 'has none')}, here {getattr(model, field)}"
-        for field in system_fields(MODEL_DATACLASS_REGISTRY[model._name])
-        if had.get(field, "has none") != getattr(model, field)  # an encoder lacks what an ELECTRA has
+        f"{field}: checkpoint {getattr(theirs, field, 'has none')}, here {getattr(model, field)}"
+        for field in system_fields(MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[model._name]])
+        if getattr(theirs, field, "has none") != getattr(model, field)  # an encoder lacks what an ELECTRA has
         # fine-tuning may add segments (as DIET does): their parameters then start at zero
         and not (field == "segment" and theirs.segment == "none")
     ]

@@ -1,12 +1,11 @@
 """Read the configuration of a model from a checkpoint."""
 
-import dataclasses
 import os
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.config import TupeConfig, named
 from tupe.util import UserError
 
 
@@ -21,10 +20,10 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     """
     refuse_old_form(state, path)
     model, task = state["cfg"]["model"], state["cfg"].get("task") or {}
-    kind = CONFIGS[model["_name"]]
-    known = {field.name: model[field.name] for field in dataclasses.fields(kind) if field.name in model}
-    merged = OmegaConf.merge(OmegaConf.structured(kind), known)  # refuses a value of another type or choice
-    config = kind(**OmegaConf.to_container(merged, enum_to_str=True))
+    usual = named(model["_name"])
+    known = {field: value for field, value in model.items() if field in vars(usual)}
+    merged = OmegaConf.merge(OmegaConf.structured(usual), known)  # refuses a value of another type or choice
+    config = type(usual)(**OmegaConf.to_container(merged, enum_to_str=True))
     config.max_positions = config.max_positions or task.get("tokens_per_sample") or task["max_positions"]
     return config
 

@@ -3,16 +3,27 @@
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import dataclasses
 import functools
-import sys
+from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import DictConfig
 
 from tupe.attention import BACKENDS
 from tupe.position.registry import own_terms, registered_options
-from tupe.systems import CHOICES, explained, named_electras, named_models, setting
+from tupe.systems import (
+    CHOICES,
+    CROSS_POSITION,
+    SEQ2SEQ_ABSOLUTE,
+    Fields,
+    explained,
+    named_electras,
+    named_models,
+    named_translators,
+    setting,
+)
 
 OPTIONS = registered_options()
 OWN_ABSOLUTE = own_terms("absolute")
@@ -135,29 +146,69 @@ class ElectraConfig(TupeConfig):
     )
 
 
-def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfig]) -> type[EncoderConfig]:
-    """Make the configuration class of a named model: `base` with other defaults, in the module of `base`."""
-    other = [f for f in dataclasses.fields(base) if f.name in defaults]
-    fields = [(f.name, f.type, field(default=defaults[f.name], metadata=f.metadata)) for f in other]
-    class_name = "".join(part.capitalize() for part in name.split("_")) + "Config"
-    # compiling methods of its own for each of some 200 classes would take half of the time of the import
-    initialise = functools.partialmethod(base.__init__, **{f.name: defaults[f.name] for f in other})
-    config = dataclasses.make_dataclass(
-        class_name,
-        fields,
-        bases=(base,),
-        init=False,
-        repr=False,
-        eq=False,
-        namespace={"__doc__": base.__doc__, "__init__": initialise},
+@dataclass
+class Seq2SeqConfig(EncoderConfig):
+    """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
+
+    absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = encoding(
+        "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
-    config.__module__ = base.__module__  # so that it can be pickled for a run on several processes
-    setattr(sys.modules[base.__module__], class_name, config)
-    return config
+    relative: ENUMS["relative"] = encoding(
+        "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
+    )
+    reset: ENUMS["reset"] = encoding("none", "none: a translation has no [CLS]")
+    cross_position: ChoiceEnum([*CROSS_POSITION]) = structure(
+        "none", f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"
+    )
+
+    encoder_layers: int = structure(6, "number of layers of the encoder")
+    decoder_layers: Optional[int] = structure(None, "decoder layers; default: the encoder's")
+    encoder_embed_dim: int = structure(512, "width d, of both stacks")
+    encoder_ffn_embed_dim: int = structure(2048, "width of the feed-forward parts")
+    encoder_attention_heads: int = structure(8, "number of heads H of each attention")
+    no_layernorm_embedding: bool = structure(True, "no layer norm on the input embeddings")
+    activation_fn: ACTIVATION_CHOICES = structure("relu", "activation of the feed-forward parts")
+    attention_dropout: float = setting(0.0, "dropout of the attention weights")
+    share_all_embeddings: bool = structure(False, "one table for source, target and output; needs a joined dictionary")
+    share_decoder_input_output_embed: bool = structure(False, "one table for the target's input and the output")
+    max_source_positions: Optional[int] = setting(None, "longest source; default: the task's")
+    max_target_positions: Optional[int] = setting(None, "longest target; default: the task's")
+    target_dictionary_sha256: Optional[str] = setting(
+        None, "checksum of the target's dictionary, as dictionary_sha256 of the source's"
+    )
 
 
-#: model name -> its configuration class. Each name has its own, since Hydra ignores fairseq's architecture functions.
-CONFIGS = {
-    **{name: config_class(name, fields, TupeConfig) for name, fields in named_models().items()},
-    **{name: config_class(name, fields, ElectraConfig) for name, fields in named_electras().items()},
+#: model name -> its dataclass, and the fields in which it differs from that.
+NAMED: dict[str, tuple[type[EncoderConfig], Fields]] = {
+    **{name: (TupeConfig, row) for name, row in named_models().items()},
+    **{name: (ElectraConfig, row) for name, row in named_electras().items()},
+    **{name: (Seq2SeqConfig, row) for name, row in named_translators().items()},
 }
+
+
+def named(name: str, **fields: object) -> Any:
+    """Return the configuration of a named model, with other `fields`."""
+    kind, row = NAMED[name]
+    return kind(**{"_name": name, **row, **fields})
+
+
+def undecided(kind: type[EncoderConfig]) -> type[EncoderConfig]:
+    """Derive the dataclass that fairseq reads, in which a field that depends on the name is `None` unless given."""
+    depend = {name for other, row in NAMED.values() if other is kind for name in row}
+    fields = [
+        (f.name, Optional[f.type], field(default=None, metadata=f.metadata))
+        for f in dataclasses.fields(kind)
+        if f.name in depend
+    ]
+    return dataclasses.make_dataclass(f"Undecided{kind.__name__}", fields, bases=(kind,))
+
+
+def fill(cfg: DictConfig | Namespace, name: str) -> None:
+    """Give `cfg` the fields of a named model that it lacks, or that are `None`: the architecture function of fairseq.
+
+    A checkpoint lacks those fields that are younger, and fairseq gives them no default. The arguments of a command
+    line, which have an `arch`, are given no `None`: a flag without a default may be the task's too (`--max-positions`).
+    """
+    for field_name, value in vars(named(name)).items():
+        if getattr(cfg, field_name, None) is None and (value is not None or not hasattr(cfg, "arch")):
+            setattr(cfg, field_name, value)

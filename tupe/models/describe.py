@@ -6,9 +6,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from tupe.criterions.throughput import training_flops
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.position import num_products
-from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
 from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_of
@@ -16,9 +15,7 @@ from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
     """Return the configuration of a named model with some fields changed, `["relative=unbinned"]`."""
-    args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
-    args._name = name
-    return args
+    return as_namespace(OmegaConf.merge(OmegaConf.structured(named(name)), OmegaConf.from_dotlist(fields)))
 
 
 def equation(args: Namespace) -> str:
@@ -71,9 +68,9 @@ def size(args: Namespace, symbols: int) -> Size:
 
 
 def _given(args: Namespace) -> dict[str, Any]:
-    config = {**CONFIGS, **TRANSLATORS}[args._name]
-    named, fields = as_namespace(config()), system_fields(config)
-    return {field: getattr(args, field) for field in fields if getattr(args, field) != getattr(named, field)}
+    usual = named(args._name)
+    fields = system_fields(type(usual))
+    return {field: getattr(args, field) for field in fields if getattr(args, field) != getattr(usual, field)}
 
 
 def describe(args: Namespace, symbols: int) -> list[str]:
@@ -82,10 +79,10 @@ def describe(args: Namespace, symbols: int) -> list[str]:
     `args` has its fields, `max_positions`, and its name as for `--arch`; `symbols` is the size of its dictionary.
     """
     name, given = args._name, _given(args)
-    named = as_namespace(CONFIGS[name]())
+    usual = named(name)
 
     def whence(field: str) -> str:
-        return f"given; {name} has {getattr(named, field)}" if field in given else f"from {name}"
+        return f"given; {name} has {getattr(usual, field)}" if field in given else f"from {name}"
 
     count, length = size(args, symbols), args.max_positions
     model = meta_model(name, symbols, length, **given)
@@ -101,6 +98,6 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         "(what position terms add: docs/systems.md)",
         *(
             f"  {field}={getattr(args, field)} ({whence(field)})"
-            for field in system_fields(CONFIGS[name], kind="encoding")
+            for field in system_fields(type(usual), kind="encoding")
         ),
     ]

@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
-from tupe.models.config import CONFIGS
+from tupe.models.config import ElectraConfig
 from tupe.models.heads import upgrade
 from tupe.models.position import build_position_bias, embedding_width
 from tupe.models.tupe import TupeLanguageModelEncoder, TupeModel, register
 from tupe.position import UntiedAbsolute
-from tupe.systems import ELECTRA_NAMES
 
 logger = logging.getLogger(__name__)
 
@@ -237,4 +236,4 @@ def _loaded_into_both(model: ElectraModel, state: dict, prefix: str, *_: object)
             state.setdefault(prefix + name, state[prefix + first])
 
 
-register({name: CONFIGS[name] for name in ELECTRA_NAMES}, ElectraModel)
+register("electra", ElectraConfig, ElectraModel)

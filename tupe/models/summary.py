@@ -11,12 +11,11 @@ from fairseq.data import Dictionary
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.electra import DiscriminatorHead, build_networks
-from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
-from tupe.systems import ELECTRA_NAMES
+from tupe.systems import ELECTRA_NAMES, SEQ2SEQ_NAMES
 
 _OF_POSITIONS = re.compile(r"\b(position_bias|cross_position|input_positions|relative)\.")
 _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
@@ -27,12 +26,12 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
 
     `fields` override those of its name; an encoder-decoder has one table of words unless they say otherwise.
     """
-    if name not in TRANSLATORS:
-        return _encoder(as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields)), vocab_size)
+    if name not in SEQ2SEQ_NAMES:
+        return _encoder(as_namespace(named(name, max_positions=max_positions, **fields)), vocab_size)
     names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
     task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
     with torch.device("meta"), _NoValues():
-        return Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
+        return Seq2SeqModel.build_model(named(name, **{"share_all_embeddings": True, **fields}), task)
 
 
 def _encoder(args: Namespace, vocab_size: int) -> nn.Module:
@@ -89,9 +88,9 @@ def size_of(model: nn.Module) -> Size:
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
     """Count the parameters of the named model (`tupe systems`). `fields` override those of its name."""
-    if name in TRANSLATORS:
+    if name in SEQ2SEQ_NAMES:
         return size_of(meta_model(name, vocab_size, max_positions, **fields))
-    args = as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields))
+    args = as_namespace(named(name, max_positions=max_positions, **fields))
     some = (Namespace(**{**vars(args), "encoder_layers": layers}) for layers in (1, 2))
     one, two = (size_of(_encoder(fewer, vocab_size)) for fewer in some)
     more = args.encoder_layers - 1  # layers are alike

@@ -2,10 +2,11 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 from fairseq.data import Dictionary
-from fairseq.models import register_model
+from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.tasks import FairseqTask
@@ -15,14 +16,12 @@ from torch import Tensor, nn
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
-from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, undecided
 from tupe.models.encoder import TupeEncoder
 from tupe.models.heads import LinearHead, SpanHead, upgrade
 from tupe.models.hub import HubInterface
-from tupe.models.named import configured_later
 from tupe.models.position import embedding_width
 from tupe.models.pretrained import load_hub
-from tupe.systems import MODEL_NAMES
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
 class TupeModel(RobertaModel):
     """An encoder of the TUPE paper with a masked language model's head and classification heads.
 
-    Registered once for each name in `tupe.models.config.CONFIGS`: `--arch tupe_base`, `model._name=bert_a_small`.
+    Its architectures are named in `tupe.models.config.NAMED`: `--arch tupe_base`, `model._name=bert_a_small`.
     """
 
     @classmethod
@@ -219,11 +218,11 @@ class TupeModel(RobertaModel):
         return load_hub(model_name_or_path, checkpoint_file, data_name_or_path, bpe, process_text, kwargs)
 
 
-def register(configs: Mapping[str, type], base: type) -> None:
-    """Register a model of the class `base` for each name of a configuration."""
-    with configured_later():
-        for name, config in configs.items():
-            register_model(name, dataclass=config)(type(config.__name__.replace("Config", "Model"), (base,), {}))
+def register(model: str, kind: type[EncoderConfig], base: type) -> None:
+    """Register the class `base` as `model`, with an architecture for each named model of the dataclass `kind`."""
+    register_model(model, dataclass=undecided(kind))(base)
+    for name in (name for name, (other, _) in NAMED.items() if other is kind):
+        register_model_architecture(model, name)(partial(fill, name=name))
 
 
-register({name: CONFIGS[name] for name in MODEL_NAMES}, TupeModel)
+register("tupe", TupeConfig, TupeModel)

@@ -5,7 +5,7 @@ import torch
 
 from tests.samples import FIELDS
 from tupe.checkpoints.warm_start.start import build
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.tupe import as_namespace
 
 SYMBOLS = 30
@@ -16,7 +16,7 @@ def make():
     """`make("bert_a_tiny", relative="shaw")`: two layers of two heads, width 16, 12 positions, noise."""
 
     def make(name="bert_a_tiny", std=0.3, symbols=SYMBOLS, **fields):
-        config = CONFIGS[name](**{**FIELDS, "encoder_layers": 2, "max_positions": 12, **fields})
+        config = named(name, **{**FIELDS, "encoder_layers": 2, "max_positions": 12, **fields})
         encoder = build(as_namespace(config), symbols).eval()
         encoder.args._name = encoder.shown_as = name
         encoder.discriminates = False

@@ -8,7 +8,7 @@ from tupe.checkpoints.warm_start.fit import fit, held
 from tupe.checkpoints.warm_start.logits import centred
 from tupe.checkpoints.warm_start.start import build, warm_start, without_order
 from tupe.checkpoints.warm_start.target import target_fields
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.tupe import as_namespace
 
 N, HEADS, WIDTH = 12, 2, 32
@@ -16,7 +16,7 @@ SIZE = {"encoder_layers": 2, "encoder_embed_dim": WIDTH, "encoder_attention_head
 
 
 def terms(name, **fields):
-    return build(as_namespace(CONFIGS[name](**SIZE, **fields)), 30).sentence_encoder.position_bias
+    return build(as_namespace(named(name, **SIZE, **fields)), 30).sentence_encoder.position_bias
 
 
 def noise(*shape, seed=0):

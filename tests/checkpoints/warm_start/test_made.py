@@ -11,7 +11,7 @@ from tupe.checkpoints.warm_start.fit import fit
 from tupe.checkpoints.warm_start.logits import centred, logits_of, positions_of, words_of
 from tupe.checkpoints.warm_start.start import build, warm_start, without_order
 from tupe.checkpoints.warm_start.target import target_fields
-from tupe.models.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.tupe import as_namespace
 
 WORDS, N, WIDTH, HEADS = 20, 16, 64, 4
@@ -42,8 +42,13 @@ def loss_of(encoder, seed=2):
 def old(request):
     """BERT-A, taught for some hundred updates, whose first head begins with what it is to find: the word before."""
     fields = {"encoder_layers": 2, "encoder_embed_dim": WIDTH, "encoder_ffn_embed_dim": WIDTH, "max_positions": N}
-    config = CONFIGS["bert_a_tiny"](
-        **fields, encoder_attention_heads=HEADS, encoder_normalize_before=request.param, dropout=0, attention_dropout=0
+    config = named(
+        "bert_a_tiny",
+        **fields,
+        encoder_attention_heads=HEADS,
+        encoder_normalize_before=request.param,
+        dropout=0,
+        attention_dropout=0,
     )
     encoder = build(as_namespace(config), SYMBOLS)
     encoder.args._name = encoder.shown_as = "bert_a_tiny"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.samples import WORDS, dictionary_of
-from tupe.models.seq2seq.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.systems import SEQ2SEQ_SYSTEMS
 
@@ -68,7 +68,7 @@ def build(task):
             "share_all_embeddings": True,
             **fields,
         }
-        model = Seq2SeqModel.build_model(CONFIGS[f"seq2seq_{system}_tiny"](**fields), task)
+        model = Seq2SeqModel.build_model(named(f"seq2seq_{system}_tiny", **fields), task)
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.3)

@@ -8,7 +8,7 @@ import torch
 from fairseq.models.transformer import TransformerModel, base_architecture
 
 from tests.models.seq2seq.test_decoding import CLOSE, generate, same
-from tupe.models.seq2seq.config import CONFIGS
+from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.systems import SEQ2SEQ_NAMES
 from tupe.util import UserError
@@ -55,7 +55,7 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
 
 
 def test_names():
-    assert len(SEQ2SEQ_NAMES) == len(CONFIGS) == 10 * 4
+    assert len(SEQ2SEQ_NAMES) == 10 * 4
     assert {"seq2seq_diet_rel_base", "seq2seq_sinusoidal_tiny", "seq2seq_tupe_r_iwslt"} <= set(SEQ2SEQ_NAMES)
 
 
@@ -90,7 +90,7 @@ def test_learns_to_reverse(system, task, dictionary):
     torch.manual_seed(0)
     size = {"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 2}
     fields = {**size, "share_all_embeddings": True, "dropout": 0.0, "encoder_normalize_before": True}
-    model = Seq2SeqModel.build_model(CONFIGS[f"seq2seq_{system}_tiny"](**fields), task).train()
+    model = Seq2SeqModel.build_model(named(f"seq2seq_{system}_tiny", **fields), task).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005, betas=(0.9, 0.98))
     losses = []
     for _ in range(200):
@@ -117,10 +117,10 @@ def test_learns_to_reverse(system, task, dictionary):
 )
 def test_fields_that_do_not_fit(fields, sentence, task):
     with pytest.raises(UserError, match=sentence):
-        Seq2SeqModel.build_model(CONFIGS["seq2seq_none_tiny"](**fields), task)
+        Seq2SeqModel.build_model(named("seq2seq_none_tiny", **fields), task)
 
 
 def test_padding_on_the_left_is_refused(task):
     left = SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(left_pad_source=True)})
     with pytest.raises(UserError, match="padding must be on the right"):
-        Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](), left)
+        Seq2SeqModel.build_model(named("seq2seq_t5_tiny"), left)

@@ -18,20 +18,22 @@ from tupe.data.corpus.tokenizers import MODEL
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.models.checkpoint_config import refuse_old_form
+from tupe.models.config import Seq2SeqConfig
 from tupe.models.layer import Attention
 from tupe.models.pretrained import data_folder
-from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
+from tupe.models.seq2seq.config import check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.tupe import as_namespace, register
 from tupe.safe_load import safe_load
+from tupe.systems import SEQ2SEQ_NAMES
 from tupe.util import UserError
 
 
 class Seq2SeqModel(FairseqEncoderDecoderModel):
     """A Transformer whose position encoding is replaced in every attention layer (DIET, section 4).
 
-    Registered once for each name in `tupe.models.seq2seq.config.CONFIGS`: `--arch seq2seq_diet_rel_base`.
+    Its architectures are named in `tupe.models.config.NAMED`: `--arch seq2seq_diet_rel_base`.
     """
 
     @classmethod
@@ -72,7 +74,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         for name in checkpoint_file.split(os.pathsep):
             state = safe_load(folder / name)
             refuse_old_form(state, name)
-            assert state["cfg"]["model"]["_name"] in CONFIGS  # fairseq evaluates fields of its own models
+            assert state["cfg"]["model"]["_name"] in SEQ2SEQ_NAMES  # fairseq evaluates fields of its own models
         data = data_folder(folder, data_name_or_path)
         if "bpe" not in kwargs and (data / MODEL).is_file():
             kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
@@ -100,4 +102,4 @@ def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tupl
     return first, second, second if args.share_decoder_input_output_embed else table(target)
 
 
-register(CONFIGS, Seq2SeqModel)
+register("seq2seq", Seq2SeqConfig, Seq2SeqModel)
