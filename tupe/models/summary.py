@@ -1,7 +1,6 @@
 """Sizes of the named models, without allocating them."""
 
 import re
-from argparse import Namespace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -26,18 +25,14 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
 
     `fields` override those of its name; an encoder-decoder has one table of words unless they say otherwise.
     """
-    if name not in SEQ2SEQ_NAMES:
-        return _encoder(as_namespace(named(name, max_positions=max_positions, **fields)), vocab_size)
-    names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
-    task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
+    dictionary = _dictionary(vocab_size)
     with torch.device("meta"), _NoValues():
-        return Seq2SeqModel.build_model(named(name, **{"share_all_embeddings": True, **fields}), task)
-
-
-def _encoder(args: Namespace, vocab_size: int) -> nn.Module:
-    model, dictionary = nn.Module(), _dictionary(vocab_size)
-    with torch.device("meta"), _NoValues():
-        if args._name in ELECTRA_NAMES:
+        if name in SEQ2SEQ_NAMES:
+            lengths = {"cfg": None, "max_positions": lambda: (max_positions, max_positions)}
+            task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, **lengths)
+            return Seq2SeqModel.build_model(named(name, **{"share_all_embeddings": True, **fields}), task)
+        model, args = nn.Module(), as_namespace(named(name, max_positions=max_positions, **fields))
+        if name in ELECTRA_NAMES:
             model.encoder, model.generator = build_networks(args, dictionary)
             model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         else:
@@ -88,10 +83,4 @@ def size_of(model: nn.Module) -> Size:
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
     """Count the parameters of the named model (`tupe systems`). `fields` override those of its name."""
-    if name in SEQ2SEQ_NAMES:
-        return size_of(meta_model(name, vocab_size, max_positions, **fields))
-    args = as_namespace(named(name, max_positions=max_positions, **fields))
-    some = (Namespace(**{**vars(args), "encoder_layers": layers}) for layers in (1, 2))
-    one, two = (size_of(_encoder(fewer, vocab_size)) for fewer in some)
-    more = args.encoder_layers - 1  # layers are alike
-    return Size(*(first + more * (second - first) for first, second in zip(one, two)))
+    return size_of(meta_model(name, vocab_size, max_positions, **fields))
