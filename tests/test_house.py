@@ -16,13 +16,13 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1600, "attention": 1830, "checkpoints": 3710, "cli": 1510, "criterions": 600, "data": 3480,
-    "doctor": 140, "experiments": 1380, "fairseq_patches": 1480, "inference": 270, "models": 2630, "optim": 410,
-    "plan": 160, "position": 1920, "tasks": 410, "transformers": 1190, "": 730,
+    "analysis": 1600, "attention": 1830, "checkpoints": 3700, "cli": 1510, "criterions": 600, "data": 3480,
+    "doctor": 140, "experiments": 1380, "fairseq_patches": 1480, "inference": 270, "models": 2550, "optim": 410,
+    "plan": 160, "position": 1920, "tasks": 410, "transformers": 1190, "": 760,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 23_400, "tests/**/*.py": 23_000, "lab/**/*.py": 2_500, "scripts/**/*.sh": 550,
+    "tupe/**/*.py": 23_400, "tests/**/*.py": 22_450, "lab/**/*.py": 2_500, "scripts/**/*.sh": 550,
     "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_390, "tupe/**/*.js": 488,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

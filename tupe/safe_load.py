@@ -4,10 +4,11 @@ PyTorch does not compare the checksums in a file, so it reads flipped bytes as w
 """
 
 import argparse
+import ast
 import os
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,30 @@ def _drop_removed(state: dict, path: str) -> None:
         value = model.pop(field, unused)
         if unused is not None and value != unused:
             raise UserError(f"{path} has {field}={value!r:.40}, which this version no longer computes.")
+
+
+def refuse_calls(state: Mapping[str, Any], path: str | os.PathLike) -> None:
+    """Raise `UserError` if a setting in a checkpoint is Python that calls something.
+
+    fairseq evaluates the settings of some of its models as Python, `encoder_layers` of `fconv` among them.
+    """
+    parts = [state.get("args"), state.get("cfg")]
+    while parts:
+        part = parts.pop()
+        part = vars(part) if isinstance(part, argparse.Namespace) else part
+        if isinstance(part, Mapping):
+            parts += part.values()
+        elif isinstance(part, (list, tuple)):
+            parts += part
+        elif isinstance(part, str) and "(" in part and _calls(part):
+            raise UserError(f"{path} has the setting {part!r:.60}, whose call fairseq could run. It is not loaded.")
+
+
+def _calls(text: str) -> bool:
+    try:
+        return any(isinstance(node, ast.Call) for node in ast.walk(ast.parse(text.strip(), mode="eval")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # `eval` fails too
+        return False
 
 
 def _check_archive(path: str) -> None:

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 #: Environment variable that names a package for `--user-dir`, so that every command registers its terms.
 USER_DIR = "TUPE_USER_DIR"
@@ -79,8 +79,11 @@ def sha256(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def lock(path: Path, wait: bool = False) -> Iterator[None]:
+def lock(path: Path, wait: bool = False) -> Iterator[IO]:
     """Hold a lock until the block or the process ends.
+
+    Yields:
+        The locked file. A child that inherits it (`pass_fds`) holds the lock too.
 
     Raises:
         UserError: another process holds the lock and `wait` is false.
@@ -91,19 +94,21 @@ def lock(path: Path, wait: bool = False) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise UserError(f"Another process is working in {path.parent}. Wait until it ends.") from None
-        yield
+        yield file
 
 
 @contextlib.contextmanager
-def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[None]:
+def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[IO]:
     """Lock a folder of results, and refuse one whose `settings.json` differs: its results are of other inputs.
+
+    Yields the locked file, as `lock`.
 
     Raises:
         UserError: the folder was begun with other settings, or another process holds it and `wait` is false.
     """
     settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
     kept = folder / "settings.json"
-    with lock(folder / ".lock", wait):
+    with lock(folder / ".lock", wait) as file:
         found = read_json(kept) if kept.exists() else settings
         for name in dict.fromkeys((*settings, *found)):
             if found.get(name) != settings.get(name):
@@ -114,7 +119,7 @@ def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> It
         remove_parts(folder)
         if not kept.exists():
             write_json(kept, settings)
-        yield
+        yield file
 
 
 def available_cores() -> int:

@@ -124,6 +124,11 @@ def sweep(script, checkpoint, tasks, out, *overrides, names, lrs, check=True):
     return run(*command, check=check, TASKS=names, LRS=lrs, SEEDS="1")
 
 
+def validate(path, data):
+    command = ("--user-dir", "tupe", "--task", "masked_lm", "--cpu", "--num-workers", 0, "--batch-size", 8)
+    return run("fairseq-validate", data, *command, "--path", path, check=False)
+
+
 def readers(path, data, tasks, out):
     """Run the commands that read a checkpoint of `pretrain` together with data."""
     goes_on = ("--lr-scheduler", "linear_decay", "--batch-size", 4, "--update-freq", 2)  # as `pretrain` ended
@@ -131,8 +136,7 @@ def readers(path, data, tasks, out):
     yield train("words", data, out / "resumed", *restore, *goes_on, check=False)
     begins = ("--finetune-from-model", path, "--max-update", 1)
     yield train("words", data, out / "begun", *begins, check=False)
-    validate = ("--user-dir", "tupe", "--task", "masked_lm", "--cpu", "--num-workers", 0, "--batch-size", 8)
-    yield run("fairseq-validate", data, *validate, "--path", path, check=False)
+    yield validate(path, data)
     yield finetune("CoLA", path, tasks, out / "fine-tuned", check=False)
     yield tupe_command("export", path, data, out / "exported", "--no-tokenizer", check=False)
 

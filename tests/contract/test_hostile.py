@@ -143,6 +143,7 @@ def test_settings_that_fairseq_would_evaluate(form, state, data, glue, tmp_path)
     refused(cli.tupe_command, "describe", path)
     refused(cli.finetune, "CoLA", path, glue, tmp_path / "run")
     refused(cli.tupe_command, "export", path, data, tmp_path / "exported")
+    assert cli.validate(path, data).returncode
     assert not witness.exists()
 
 

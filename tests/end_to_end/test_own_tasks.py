@@ -82,6 +82,9 @@ def test_from_a_row_to_a_pipeline(task, metric, data, capsys):
     assert len(predicted) == len(texts) and len(set(predicted)) > 1
     if task == "how-much":
         assert all(0 <= float(number) <= 4 for number in predicted)
+        assert (
+            tupe("predict", folder / "checkpoint_best.pt", data / "tasks/who", data / "no") == 1
+        )  # a number per class
         return
     out = data / "exported"
     assert tupe("export", folder / "checkpoint_best.pt", data / "tasks/who", out, "--corpus", data / "corpus") == 0

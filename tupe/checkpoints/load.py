@@ -57,7 +57,7 @@ class Checkpoint:
             UserError: they differ.
         """
         now, beside = (folder / "label/dict.txt" for folder in (data, self.path.parent))
-        trained = self.task.get("labels_sha256")
+        trained = "none" if self.task.get("regression_target") else self.task.get("labels_sha256")
         if trained is None and beside.is_file():
             trained = labels_sha256(Dictionary.load(str(beside)))
         if now.is_file():

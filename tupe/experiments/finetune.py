@@ -37,11 +37,12 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], **st
     config = open_checkpoint(checkpoint).config
     inputs = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, row), **settings.flat()}
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
-    with run_folder(folder, inputs):
+    with run_folder(folder, inputs) as mine:
         before = result(folder) is not None
         if not before:
             keys = [*(_GPU if visible_gpus() else ("common.cpu=true",)), *overrides_for(config), *settings.overrides]
-            yield from run_program("fairseq-hydra-train", _arguments(row, checkpoint, data, folder, keys), **start)
+            command = _arguments(row, checkpoint, data, folder, keys)
+            yield from run_program("fairseq-hydra-train", command, held=[mine], **start)
             if row.tests:  # another process tests on the GPU of the training
                 test = ["finetuning-result", "--test", task, "--model", config._name, folder]
                 yield from run_program("tupe", test, **start)

@@ -23,7 +23,7 @@ from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
-from tupe.safe_load import fairseq_globals, safe_load
+from tupe.safe_load import fairseq_globals, refuse_calls, safe_load
 from tupe.systems import system_fields
 from tupe.util import UserError, atomic
 
@@ -61,10 +61,11 @@ def load(file, **options) -> dict:
     This holds for every checkpoint, because only the file says whose it is.
 
     Raises:
-        UserError: as `safe_load`.
+        UserError: as `safe_load` and `refuse_calls`.
     """
     state = (_OPENED.get() or {}).get(file.name)
     state = safe_load(file.name) if state is None else state
+    refuse_calls(state, file.name)
     if (shown_to := _SHOWN_TO.get()) is not None:
         shown_to(file.name, state)
     return {**state, "model": {**state["model"]}}  # fairseq and the models change names in both
