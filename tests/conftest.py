@@ -70,7 +70,6 @@ SLOW = (
     "fairseq_patches/test_ending",
     "lab/test_study",
     "experiments/test_finetune",
-    "experiments/test_kills",
     "experiments/test_process",
     "experiments/test_queue",
     "fairseq_patches/test_translation",

@@ -132,11 +132,9 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     import tupe.transformers  # noqa: F401
 
     data, num_classes = tmp_path / task, len(labels) or 1
-    for side, symbols in (
-        ("input0", (corpus / "dict.txt").read_text()),
-        ("label", "".join(f"{x} 1\n" for x in labels)),
-    ):
-        write(data / side / "dict.txt", symbols.splitlines())
+    write(data / "input0/dict.txt", (corpus / "dict.txt").read_text().splitlines())
+    if labels:
+        write(data / "label/dict.txt", [f"{label} 1" for label in labels])
     fields = {"segment": "per_head", "encoder_normalize_before": True, "sharing": "none"}
     model = make_checkpoint(
         tmp_path / "best.pt", "tupe_a_tiny", num_classes, num_classes == 1, data=f"gone/{task}", **fields

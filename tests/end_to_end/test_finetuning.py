@@ -39,26 +39,6 @@ def test_classification_and_regression(pretrained, glue, tmp_path):
         assert float(valid[-1]["valid_loss"]) < 1.2
 
 
-def test_two_processes_are_one(pretrained, glue, tmp_path):
-    """Same updates, and metrics of the whole development set, of which each process has half."""
-    scores = []
-    for processes in (1, 2):
-        launcher = ("torchrun", "--standalone", "--nproc-per-node", processes, "--no-python") if processes > 1 else ()
-        done = run(
-            *launcher, "fairseq-train", glue / "STS-B", "--user-dir", "tupe", "--arch", "tupe_tiny", "--cpu",
-            "--task", "tupe_sentence_prediction", "--criterion", "tupe_sentence_prediction", "--num-classes", 1,
-            "--regression-target", "--init-token", 0, "--separator-token", 2, "--max-positions", 32,
-            "--finetune-from-model", pretrained[0] / "checkpoint_best.pt", "--batch-size", 8,
-            "--update-freq", 2 // processes, "--optimizer", "adam", "--lr", 0.001, "--lr-scheduler", "fixed",
-            "--max-update", 6, "--dropout", 0, "--attention-dropout", 0, "--num-workers", 0, "--log-format", "json",
-            "--no-save",
-            "--save-dir", tmp_path / str(processes),
-        )  # fmt: skip
-        record = train_log(done.stdout)["valid"][-1]
-        scores.append([float(record[f"valid_{name}"]) for name in ("pearson", "spearman", "loss")])
-    assert scores[0] == pytest.approx(scores[1], abs=2e-2)
-
-
 def test_validate_reproduces_the_validation_of_training(pretrained, corpus):
     folder, log = pretrained
     done = run(
