@@ -1,4 +1,4 @@
-"""What this repository measured and how: the study, the quickstart and the benchmarks. Not installed with the plugin.
+"""The study, the quickstart and the benchmarks of this repository. They are not installed with the plugin.
 
 Run it from a clone: `python -m lab.study`, or `bash scripts/study.sh`.
 """

@@ -35,7 +35,7 @@ def read_results(size: str, records: Path) -> Results:
 
 
 def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
-    """Render what stands between marks, and figures in `images` beside the document; return the written files.
+    """Write the blocks between marks, and the figures in `images` beside the document; return the written files.
 
     A mark names a study: one in `configs/study`, or the file `size`.
 

@@ -10,7 +10,8 @@ each round, and given with its quartiles.
 
 Training is a whole update: forward with dropout, the loss at 15% masked tokens, backward, and the optimizer:
 `fused_adamw` for ours, their own `adam` for the code of others (`roberta_fused` is RoBERTa with ours). Inference is the
-forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`; there is no padding.
+forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`; nothing is
+padded.
 
 `--authors` is the path of a checkout of https://github.com/guolinke/TUPE, whose TUPE-R is then a rival. It is written
 for an older numpy, whose names `numpy.float` and the like are given back to it.
@@ -58,8 +59,8 @@ def arguments(argv: Sequence[str] | None = None) -> Namespace:
     add("--length", type=int, default=512, help="tokens of each (default: 512)")
     add("--pairs", action="store_true", help="sentence pairs, for what segments cost")
     add("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
-    add("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
-    add("--attention-dropout", type=float, help="of ours (default: the model's, 0.1)")
+    add("--backend", default="auto", help="--attention-backend of this package's models (default: auto)")
+    add("--attention-dropout", type=float, help="of this package's models (default: the model's, 0.1)")
     add("--profile", action="store_true", help="instead: where the first model's step spends its time")
     add("--output", type=Path, help="folder for model.json and model.md")
     add("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
@@ -135,7 +136,7 @@ def model_step(args: Namespace) -> Callable[[], None]:
     masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
     masked = masked.view_as(tokens)
     ours = args.rival in OURS
-    where = masked.flatten().nonzero().flatten().to(args.device)  # a batch of ours brings it
+    where = masked.flatten().nonzero().flatten().to(args.device)  # the data loader computes it
     tokens, masked = tokens.to(args.device), masked.to(args.device)
     hint = {"num_tokens": tokens.numel(), "pairs": args.pairs} if ours else {}
 

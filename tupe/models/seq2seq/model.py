@@ -1,6 +1,5 @@
 """The fairseq models: encoder and decoder, for fairseq's `translation` task with its criterions and generators."""
 
-import os
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from torch import nn
 from tupe.data.corpus.tokenizers import MODEL
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
-from tupe.models.checkpoint_config import refuse_old_form
 from tupe.models.config import Seq2SeqConfig
 from tupe.models.layer import Attention
 from tupe.models.pretrained import data_folder
@@ -25,8 +23,6 @@ from tupe.models.seq2seq.config import check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.tupe import as_namespace, register
-from tupe.safe_load import safe_load
-from tupe.systems import SEQ2SEQ_NAMES
 from tupe.util import UserError
 
 
@@ -71,10 +67,6 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         Text is encoded by the SentencePiece model beside the data, unless there is none or `bpe` is given.
         """
         folder = Path(model_name_or_path)
-        for name in checkpoint_file.split(os.pathsep):
-            state = safe_load(folder / name)
-            refuse_old_form(state, name)
-            assert state["cfg"]["model"]["_name"] in SEQ2SEQ_NAMES  # fairseq evaluates fields of its own models
         data = data_folder(folder, data_name_or_path)
         if "bpe" not in kwargs and (data / MODEL).is_file():
             kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
