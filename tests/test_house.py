@@ -22,12 +22,15 @@ ROOMS = {
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 23_400, "tests/**/*.py": 22_450, "lab/**/*.py": 2_500, "scripts/**/*.sh": 550,
-    "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_390, "tupe/**/*.js": 488,
+    "tupe/**/*.py": 23_400, "tests/**/*.py": 22_250, "lab/**/*.py": 2_470, "tests/lab/**/*.py": 470,
+    "scripts/**/*.sh": 550, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_390,
+    "tupe/**/*.js": 488,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.4  # of the syntax tree, in a line of `tupe/`: lines are not saved by writing denser
 PAIRS = 88  # of rooms, one of which imports from the other
+#: Rooms on a circle of imports, the faces below and what they bring in.
+CIRCLE = {"models", "plugin", "tasks"}
 #: From the bottom.
 FLOORS = (
     ("systems", "tracing", "util"),
@@ -126,7 +129,13 @@ def test_rooms_import_from_few_others():
         for module in imports(path)
         if module.startswith("tupe.")
     }
-    assert len([pair for pair in found if pair[0] != pair[1]]) <= PAIRS
+    found = {pair for pair in found if pair[0] != pair[1]}
+    assert len(found) <= PAIRS
+
+    reached = set(found)  # grows to all that a room imports from, directly or through others
+    while more := {(a, d) for a, b in reached for c, d in found if b == c} - reached:
+        reached |= more
+    assert {a for a, b in reached if a == b} - {None} <= CIRCLE
 
 
 def test_nothing_imports_from_above():

@@ -10,8 +10,7 @@ each round, and given with its quartiles.
 
 Training is a whole update: forward with dropout, the loss at 15% masked tokens, backward, and the optimizer:
 `fused_adamw` for ours, their own `adam` for the code of others (`roberta_fused` is RoBERTa with ours). Inference is the
-forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`; nothing is
-padded.
+forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`. No padding.
 
 `--authors` is the path of a checkout of https://github.com/guolinke/TUPE, whose TUPE-R is then a rival. It is written
 for an older numpy, whose names `numpy.float` and the like are given back to it.
