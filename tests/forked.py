@@ -59,14 +59,14 @@ def programs():
         write(folder / name, f'{request} {name} "$@"')
     real = shlex.quote(sys.executable)
     root = shlex.quote(str(ROOT))
-    ours = f'"-m tupe "{root} | "-m tests."*'  # and not a clone's
+    ours = f'"-m tupe "{root} | "-m lab."*{root} | "-m tests."*'  # and not a clone's
     forks = f'case "$1 $2 ${{PYTHONPATH%%:*}}" in {ours}) shift; {request} module "$@" ;; esac'
     write(folder / "python3", f'{forks}\nexec {real} "$@"')
     of_forks = (
         f'case "$1 $2 $3" in "-P -m tupe."* | "-u -m tupe."*) shift 2; {request} module "$@" ;; '
         f'"-P -m fairseq_cli.hydra_train") shift 3; {request} fairseq-hydra-train "$@" ;; '
         f'"-m torch.distributed.run "*) shift 2; {request} torchrun "$@" ;; '
-        f'"-m tupe "* | "-m tupe."*) shift; {request} module "$@" ;; '
+        f'"-m tupe "* | "-m tupe."* | "-m lab."*) shift; {request} module "$@" ;; '
         # a worker of joblib is a real process, but the trainings that it starts are forks
         f'"-m joblib.externals.loky"*) export PYTHONPATH="{folder}:$PYTHONPATH" ;; esac'
     )
