@@ -61,9 +61,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_json(path: Path, value: Any, overwrite: bool = True) -> None:
-    """Write `value` as JSON, atomically."""
-    with atomic(path, overwrite) as part:
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON, atomically, in place of an earlier file."""
+    with atomic(path, overwrite=True) as part:
         part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -1,7 +1,5 @@
 """Count the floating-point operations of a training step."""
 
-import functools
-
 from torch import nn
 
 
@@ -30,7 +28,6 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
     return 6 * (tokens * sum(map(_weights, parts)) + predicted * _weights(head)) + 12 * tokens * attention
 
 
-@functools.lru_cache(maxsize=6)  # enough for the model in training
 def _weights(module: nn.Module) -> int:
     once = {"relative", "projection"}  # of vectors of distances, and Linformer's of positions
     return sum(

@@ -44,7 +44,6 @@ class Process:
         pid: number of the process, and of its group.
         code: exit status, as `subprocess` has it; None while it runs.
         asked: whether it was told to stop.
-        seconds: processor time of the process and its children; known at its end.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class Process:
         held: Sequence[IO] = (),
     ) -> None:
         self.code: int | None = None
-        self.seconds = 0.0
         self.asked = False
         ours = {name: value for name, value in os.environ.items() if name not in _OF_SEVERAL}
         self._process = subprocess.Popen(
@@ -69,10 +67,9 @@ class Process:
     def ended(self, wait: bool = False) -> bool:
         """Tell whether the process has ended; with `wait`, wait until it has."""
         if self.code is None:
-            pid, status, usage = os.wait4(self.pid, 0 if wait else os.WNOHANG)
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
             if pid:
                 self.code = self._process.returncode = os.waitstatus_to_exitcode(status)
-                self.seconds = usage.ru_utime + usage.ru_stime
         return self.code is not None
 
     def stop(self) -> None:
