@@ -17,8 +17,8 @@ from tests.commands import ROOT
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
     "analysis": 1600, "attention": 1830, "checkpoints": 3700, "cli": 1510, "criterions": 600, "data": 3480,
-    "doctor": 140, "experiments": 1380, "fairseq_patches": 1480, "inference": 270, "models": 2550, "optim": 410,
-    "plan": 160, "position": 1920, "tasks": 410, "transformers": 1190, "": 760,
+    "doctor": 140, "experiments": 1375, "fairseq_patches": 1480, "inference": 270, "models": 2565, "optim": 410,
+    "plan": 160, "position": 1920, "tasks": 416, "transformers": 1190, "": 760,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {

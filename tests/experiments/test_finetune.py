@@ -66,7 +66,7 @@ def test_folders_of_any_name(here, training, capsys):
     given = training.given
     assert given["common.user_dir"] == str(ROOT / "tupe")
     assert given["task.data"] == f"{ODD}/data/CoLA"
-    assert given["checkpoint.finetune_from_model"] == f"{ODD}/b.pt"
+    assert given["model.pretrained"] == f"{ODD}/b.pt"
     assert given["checkpoint.save_dir"] == save_dir
     assert given["model.absolute"] == "untied"
     assert given["model.encoder_layers"] == 1

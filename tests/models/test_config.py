@@ -7,13 +7,14 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 import tupe.plugin  # noqa: F401
 from tests.contract.aliases import Seq2SeqModel, load
 from tests.contract.fixtures.data import FIXTURES, write_dictionaries
-from tupe.models.config import NAMED, named
+from tupe.models.config import NAMED, TupeConfig, named
 from tupe.models.tupe import as_namespace
+from tupe.systems import system_fields
 
 #: A name of each dataclass, with a field of its row and one that no row has.
 GIVEN = {
@@ -55,6 +56,17 @@ def test_each_name_has_all_fields(name):
     cfg = OmegaConf.create({"_name": name})
     ARCH_CONFIG_REGISTRY[name](cfg)
     assert dict(cfg) == vars(as_namespace(named(name)))
+
+
+def test_empty_fields_are_those_of_a_pretrained_checkpoint():
+    """An ELECTRA's too, whose encoder is fine-tuned alone; given fields stay."""
+    cfg = by_hydra("bert_a_base", {"pretrained": str(FIXTURES / "checkpoints/electra.pt"), "segment": "per_head"}).model
+    with open_dict(cfg):
+        ARCH_CONFIG_REGISTRY["bert_a_base"](cfg)
+    theirs = torch.load(FIXTURES / "checkpoints/electra.pt", weights_only=True)["cfg"]["model"]
+    fields = {name: theirs[name] for name in system_fields(TupeConfig) if name in theirs}
+    assert f"electra_{cfg._name}" == theirs["_name"] and cfg.max_positions == 32
+    assert {name: cfg[name] for name in fields} == {**fields, "segment": "per_head"}
 
 
 @pytest.mark.parametrize("name", ["pretrained", "translator"])

@@ -10,7 +10,7 @@ from tupe.experiments.benchmarks import Task, folder_of, task_of
 from tupe.experiments.queue import Steps, run_program
 from tupe.experiments.result import Result, finetuning_result
 from tupe.experiments.runs import result
-from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_for, read_settings
+from tupe.experiments.settings import CONFIGS, Settings, assignment, read_settings
 from tupe.util import run_folder, sha256, user_dir, visible_gpus
 
 _GPU = ("common.bf16=true", "distributed_training.distributed_world_size=1")
@@ -40,7 +40,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], **st
     with run_folder(folder, inputs) as mine:
         before = result(folder) is not None
         if not before:
-            keys = [*(_GPU if visible_gpus() else ("common.cpu=true",)), *overrides_for(config), *settings.overrides]
+            keys = [*(_GPU if visible_gpus() else ("common.cpu=true",)), *settings.overrides]
             command = _arguments(row, checkpoint, data, folder, keys)
             yield from run_program("fairseq-hydra-train", command, held=[mine], **start)
             if row.tests:  # another process tests on the GPU of the training
@@ -73,7 +73,7 @@ def _arguments(row: Task, checkpoint: Path, data: Path, folder: Path, overrides:
         *("--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
         assignment("common.user_dir", user_dir()),
         assignment("task.data", data),
-        assignment("checkpoint.finetune_from_model", checkpoint),
+        assignment("model.pretrained", checkpoint),
         assignment("checkpoint.save_dir", folder),
         *overrides,
     ]  # fmt: skip

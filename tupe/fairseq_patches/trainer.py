@@ -54,6 +54,8 @@ class TupeTrainer(ScheduleTrainer):
         if isinstance(cfg, Namespace):
             cfg = convert_namespace_to_omegaconf(cfg)
         task.before_training(cfg)
+        if getattr(cfg.model, "pretrained", None):  # the saved configuration has its fields, and needs it no more
+            cfg.checkpoint.finetune_from_model, cfg.model.pretrained = cfg.model.pretrained, None
         loop.refuse_missing_checkpoint(cfg.checkpoint)
         refuse_other_shards(getattr(cfg.task, "data", None) or "")
         make_precision_consistent(cfg.common)

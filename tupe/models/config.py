@@ -23,6 +23,7 @@ from tupe.systems import (
     named_models,
     named_translators,
     setting,
+    system_fields,
 )
 
 OPTIONS = registered_options()
@@ -127,6 +128,9 @@ class TupeConfig(EncoderConfig):
         2, "separators </s> between the two texts of a pair: 2 as RoBERTa's, or 1 as BERT's [SEP]"
     )
     untie_weights_roberta: bool = structure(False, "separate output embeddings instead of the input's")
+    pretrained: Optional[str] = setting(
+        None, "checkpoint whose system, longest sequence and weights are taken over when a run begins"
+    )
     load_checkpoint_heads: bool = setting(
         False, "register the classification heads found in a checkpoint when loading it"
     )
@@ -193,8 +197,8 @@ def named(name: str, **fields: object) -> Any:
 
 
 def undecided(kind: type[EncoderConfig]) -> type[EncoderConfig]:
-    """Derive the dataclass that fairseq reads, in which a field that depends on the name is `None` unless given."""
-    depend = {name for other, row in NAMED.values() if other is kind for name in row}
+    """Derive the dataclass that fairseq reads, in which a field of the system or the size is `None` unless given."""
+    depend = {*system_fields(kind), *(name for other, row in NAMED.values() if other is kind for name in row)}
     fields = [
         (f.name, Optional[f.type], field(default=None, metadata=f.metadata))
         for f in dataclasses.fields(kind)

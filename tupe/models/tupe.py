@@ -16,12 +16,15 @@ from torch import Tensor, nn
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
+from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, undecided
 from tupe.models.encoder import TupeEncoder
 from tupe.models.heads import LinearHead, SpanHead, upgrade
 from tupe.models.hub import HubInterface
 from tupe.models.position import embedding_width
 from tupe.models.pretrained import load_hub
+from tupe.safe_load import safe_load
+from tupe.systems import ELECTRA_NAMES, plain_name, system_fields
 
 logger = logging.getLogger(__name__)
 
@@ -218,11 +221,25 @@ class TupeModel(RobertaModel):
         return load_hub(model_name_or_path, checkpoint_file, data_name_or_path, bpe, process_text, kwargs)
 
 
+def architecture(cfg: DictConfig | Namespace, name: str) -> None:
+    """Fill the empty fields of `cfg`, from the checkpoint `cfg.pretrained` if it is set, else by `name`, in place.
+
+    The trainer loads the weights of `pretrained` when the run begins, and saves the filled configuration without it.
+    """
+    if getattr(cfg, "pretrained", None):
+        saved = saved_config(safe_load(cfg.pretrained), cfg.pretrained)
+        cfg._name = name if name in ELECTRA_NAMES else plain_name(saved._name)
+        for field in (*system_fields(NAMED[name][0]), "max_positions"):
+            if getattr(cfg, field, None) is None:
+                setattr(cfg, field, getattr(saved, field, None))
+    fill(cfg, name)
+
+
 def register(model: str, kind: type[EncoderConfig], base: type) -> None:
     """Register the class `base` as `model`, with an architecture for each named model of the dataclass `kind`."""
     register_model(model, dataclass=undecided(kind))(base)
     for name in (name for name, (other, _) in NAMED.items() if other is kind):
-        register_model_architecture(model, name)(partial(fill, name=name))
+        register_model_architecture(model, name)(partial(architecture, name=name))
 
 
 register("tupe", TupeConfig, TupeModel)

@@ -4,12 +4,13 @@
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING, OmegaConf, open_dict
+from omegaconf import II, MISSING, DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
@@ -27,7 +28,7 @@ SCORES = ("exact_match", "f1")
 @dataclass
 class TupeQuestionAnsweringConfig(FairseqDataclass):
     data: str = setting(MISSING, "folder made by tupe prepare-qa")
-    max_positions: int = setting(512, "tokens of a window at most")
+    max_positions: Optional[int] = setting(512, "tokens of a window at most; null: the model's")
     doc_stride: int = setting(128, "tokens from the start of a window to the next one's (not their overlap)")
     max_query: int = setting(64, "tokens of a question at most; the rest is cut")
     max_answer: int = setting(30, "tokens of a predicted answer at most")
@@ -55,8 +56,6 @@ class TupeQuestionAnsweringTask(TupeTask):
 
     @classmethod
     def setup_task(cls, cfg: TupeQuestionAnsweringConfig, **kwargs: object) -> "TupeQuestionAnsweringTask":
-        room = cfg.max_positions - cfg.max_query - SPECIAL
-        assert 0 < cfg.doc_stride <= room, f"doc_stride {cfg.doc_stride} leaves out tokens of windows of {room}"
         return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt")))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
@@ -69,12 +68,19 @@ class TupeQuestionAnsweringTask(TupeTask):
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
         """Return the model for windows of `max_positions`, with a span head."""
-        self.pair_separators = getattr(cfg, "pair_separators", 2)
         with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
             cfg.max_positions = self.cfg.max_positions
         model = super().build_model(cfg, from_checkpoint)
+        self.pair_separators = getattr(cfg, "pair_separators", 2)
+        self.cfg.max_positions = cfg.max_positions
+        room = self.cfg.max_positions - self.cfg.max_query - SPECIAL
+        assert 0 < self.cfg.doc_stride <= room, f"doc_stride {self.cfg.doc_stride} leaves out tokens of a context"
         model.register_span_head()
         return model
+
+    def before_training(self, cfg: DictConfig) -> None:
+        """Let checkpoints have the longest window."""
+        cfg.task.max_positions = self.cfg.max_positions
 
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
         """Log what the criterion does, and in validation exact match and F1."""

@@ -26,7 +26,7 @@ from fairseq.data import (
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from omegaconf import II, MISSING
+from omegaconf import II, MISSING, DictConfig
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS
@@ -40,7 +40,7 @@ from tupe.systems import setting
 class TupeSentencePredictionConfig(FairseqDataclass):
     data: str = setting(MISSING, "folder with input0, label and, for pairs, input1")
     num_classes: int = setting(-1, "number of classes; 1 for regression")
-    max_positions: int = setting(512, "tokens of an example at most; longer ones are cut")
+    max_positions: Optional[int] = setting(512, "tokens of an example at most; longer ones are cut; null: the model's")
     # fairseq's dictionaries begin with <s>, <pad>, </s>
     init_token: Optional[int] = setting(0, "token before the first sentence: <s>")
     separator_token: Optional[int] = setting(2, "token before the second sentence: </s>")
@@ -65,11 +65,16 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
         """Build the model, with its classification head, and keep how it has pairs separated."""
-        self.pair_separators = getattr(cfg, "pair_separators", 2)
         model = super().build_model(cfg, from_checkpoint)
+        self.pair_separators = getattr(cfg, "pair_separators", 2)
+        self.cfg.max_positions = cfg.max_positions
         if self.cfg.frozen_layers:
             model.freeze_layers(self.cfg.frozen_layers)
         return model
+
+    def before_training(self, cfg: DictConfig) -> None:
+        """Let checkpoints have the longest sequence."""
+        cfg.task.max_positions = self.cfg.max_positions
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Load a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
