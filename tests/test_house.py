@@ -23,7 +23,7 @@ ROOMS = {
 #: Lines of everything else that is counted.
 LINES = {
     "tupe/**/*.py": 23_400, "tests/**/*.py": 22_250, "lab/**/*.py": 2_470, "tests/lab/**/*.py": 470,
-    "scripts/**/*.sh": 550, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_390,
+    "scripts/**/*.sh": 550, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_410,
     "tupe/**/*.js": 488,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

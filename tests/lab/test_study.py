@@ -96,7 +96,7 @@ def test_the_order(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "roberta", "TUPE-A"]
 
 
-@pytest.mark.parametrize("size", ["cpu", "gpu", "length", "warm_start"])
+@pytest.mark.parametrize("size", ["controls", "cpu", "gpu", "length", "long", "warm_start"])
 def test_those_of_the_repository(size):
     design = read_design(size)
     runs = list(design.runs())
