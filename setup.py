@@ -6,12 +6,10 @@ setup(
     packages=[
         *find_packages(include=["tupe", "tupe.*"]),
         *(f"tupe.{name}" for name in find_namespace_packages(include=["configs", "configs.*"])),
-        "tupe.analysis.template",
     ],
     package_dir={"tupe.configs": "configs"},
     package_data={
         "": ["*.yaml", "*.json"],
         "tupe": ["py.typed"],
-        "tupe.analysis.template": ["*"],
     },
 )

@@ -15,8 +15,9 @@ import torch
 
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import plot_training, read_log
-from tupe.analysis.page import Table, write_page
-from tupe.analysis.position import plot_position, position_correlation
+from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.page import write_page
+from tupe.analysis.position import position_maps
 from tupe.analysis.text import read_tokens
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
@@ -39,9 +40,9 @@ def main(out: str, *models: str) -> None:
     logging.disable(logging.INFO)
     runs = {model: folder / "pretraining" / model for model in models}
     logs = {label(model): read_log(run) for model, run in runs.items()}
-    plot_training(logs, folder / "curves.png", "Pre-training")
+    save_figure(plot_training(logs, "Pre-training"), folder / "curves.png")
     encoders = [open_encoder(run / CHECKPOINT, label(model)) for model, run in runs.items()]
-    plot_position(position_correlation(encoders[0]), folder / "position.png")
+    save_figure(heat_maps(position_maps(encoders[0])), folder / "position.png")
     hubs = {model: _hub(run, folder / "corpus") for model, run in runs.items()}
 
     rows = [HEADS]  # the pre-trainings, on held-out documents, and the word-order task, on its development set
@@ -69,7 +70,7 @@ def main(out: str, *models: str) -> None:
         texts=[read_tokens(encoder, folder / "corpus", min(128, encoder.args.max_positions)) for encoder in encoders],
         logs=logs,
         against=label(models[-1]) if len(models) > 1 else None,
-        tables=[Table("Results", machine, rows), Table("Filled masks", "The likeliest words.", filled, words=True)],
+        tables={"Results": (machine, rows), "Filled masks": ("The likeliest words.", filled)},
     )
     pictures = "![loss curves](curves.png)", f"![position correlation of {label(models[0])}](position.png)"
     text = "\n\n".join(["# Quickstart", machine, _markdown(rows), *pictures, _markdown(filled)])
@@ -90,9 +91,8 @@ def _markdown(rows: list) -> str:
 
 def _hub(run: Path, corpus: Path):
     data = str(corpus.resolve())
-    return TupeModel.from_pretrained(
-        str(run), CHECKPOINT, data, sentencepiece_model=f"{data}/sentencepiece.bpe.model"
-    ).eval()
+    sentencepiece = f"{data}/sentencepiece.bpe.model"
+    return TupeModel.from_pretrained(str(run), CHECKPOINT, data, sentencepiece_model=sentencepiece).eval()
 
 
 if __name__ == "__main__":

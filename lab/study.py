@@ -41,7 +41,7 @@ from lab.report import add_size
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
-from tupe.analysis.length import TooLong, loss_by_position
+from tupe.analysis.length import longest_input, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.experiments.table import read_sweep
 from tupe.systems import SIZES
@@ -146,9 +146,9 @@ def measure(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
         found = position_correlation(encoder)
         patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
-    for length in design.lengths:
-        with contextlib.suppress(TooLong):
-            by_position[str(length)] = list(loss_by_position(encoder, corpus, length).rounded(1))
+    for length in (length for length in design.lengths if length <= longest_input(encoder)):
+        bits, masked = loss_by_position(encoder, corpus, length)
+        by_position[str(length)] = [round(loss, 4) if count else None for loss, count in zip(bits / masked, masked)]
     models = read_json(folder / _LENGTHS)["models"].values() if design.masks else ()
     by_length = {name: losses for model in models for name, losses in model["extensions"].items()}
     return {"loss_by_position": by_position, "loss_by_length": by_length, "heads": dict(patterns)}

@@ -85,7 +85,7 @@ SLOW = (
     "test_plugin.py::test_importing",
     "test_plugin.py::test_a_notebook",
     "test_docs.py::test_block[docs/systems.md-",  # a term of one's own needs a process of its own
-    "analysis/test_curves.py::test_the_share_stands_in_the_legend",
+    "analysis/test_curves.py::test_both_axes",
     "analysis/test_length.py::test_centred_windows_score_the_same_tokens_once",
     "analysis/test_length.py::test_a_window",
     "analysis/test_length.py::test_picture",

@@ -56,7 +56,7 @@ def test_the_version_has_one_source(described):
 def test_every_file_is_packed(wheel):
     with ZipFile(wheel) as files:
         packed = {name for name in files.namelist() if name.startswith("tupe/")}
-    ours = {path.relative_to(ROOT).as_posix() for pattern in ("**/*.py", "analysis/template/*", "py.typed")
+    ours = {path.relative_to(ROOT).as_posix() for pattern in ("**/*.py", "py.typed")
             for path in ROOT.glob(f"tupe/{pattern}")}  # fmt: skip
     ours |= {f"tupe/{path.relative_to(ROOT)}" for path in ROOT.glob("configs/**/*.yaml")}
     assert packed == ours

@@ -4,15 +4,13 @@ import json
 
 import pytest
 
-from tupe.analysis import curves
 from tupe.analysis.curves import TrainingLog, plot_training, reaches, read_log
-from tupe.analysis.figure import colour
 from tupe.util import UserError
 
 
 def inner(update, loss, tokens_a_second=100):
-    record = {"epoch": 1, "loss": loss, "wps": tokens_a_second, "wpb": 360, "num_updates": update, "lr": update / 1e3}
-    return json.dumps({name: value if name == "epoch" else str(value) for name, value in record.items()})
+    record = {"loss": loss, "wps": tokens_a_second, "wpb": 360, "num_updates": update, "lr": update / 1e3}
+    return json.dumps({"epoch": 1, **{name: str(value) for name, value in record.items()}})
 
 
 def valid(update, loss):
@@ -62,88 +60,51 @@ def test_hours_are_those_of_training(tmp_path):
 
 
 def test_logs_without_records_are_refused(tmp_path):
-    (tmp_path / "number.log").write_text('{"loss": 9.5}\n{"valid_loss": 9.5}\n')
-    with pytest.raises(UserError, match=r"number.log has no records of training"):
-        read_log(tmp_path / "number.log")
     (tmp_path / "other.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5)[:-9])
     with pytest.raises(UserError, match=r"other.log has no records of training.* Train with common.log_format=json"):
         read_log(tmp_path / "other.log")
 
 
-def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch):
-    logs = {}
-    for label, loss in (("TUPE-R", 6), ("BERT-A", 7)):
-        path = tmp_path / label
-        path.write_text("\n".join([inner(20, loss, 1), inner(10, loss + 1, 2), valid(20, loss + 0.5)]))
-        logs[label] = read_log(path)
-    (tmp_path / "begun").write_text(inner(10, 8))
-    logs["begun"] = read_log(tmp_path / "begun")
-    drawn = []
-    monkeypatch.setattr(curves, "save_figure", lambda figure, output, title: drawn.append(figure))
-    plot_training(logs, "unused.png")
-    data = [
-        [(line.get_xdata().tolist(), line.get_ydata().tolist(), line.get_color()) for line in axes.get_lines()[:4]]
-        for axes in drawn[0].axes
-    ]
-    for axes, x in zip(data[:2], ([10, 20], [30, 90])):  # updates, minutes
-        assert axes == [
-            (x, [7, 6], colour(0)),
-            (x[1:], [6.5], colour(0)),
-            (x, [8, 7], colour(1)),
-            (x[1:], [7.5], colour(1)),
-        ]
-    for axes, x in zip(data[2:], ([10, 20], [30, 90])):
-        assert axes[:2] == [(x, [0.01, 0.02], colour(0)), (x, [0.01, 0.02], colour(1))]
-    (legend,) = drawn[0].legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "TUPE-R: 6.500 bits after 20 updates",
-        "BERT-A: 7.500 bits after 20 updates",
-        "begun: not yet validated",
-    ]
-
-
-def with_losses(**losses):
-    train = {100: {"loss": 9.0, "lr": 0.1, "num_updates": 100, "hours": 1.0}}
-    return TrainingLog(
-        train, {int(u[1:]): {"loss": loss, "num_updates": int(u[1:]), "hours": 1.0} for u, loss in losses.items()}
-    )
+def run(train_record, **losses):
+    """A run with one record of training, and validation losses by update: `u10=9.0`."""
+    found = {int(u[1:]): {"loss": loss, "num_updates": int(u[1:]), "hours": 1.0} for u, loss in losses.items()}
+    return TrainingLog({10: {"num_updates": 10, "hours": 0.5, "lr": 0.1, **train_record}}, found)
 
 
 def test_where_a_run_reaches_the_end_of_another():
-    fast = with_losses(u10=9.0, u20=7.0, u30=5.0)
-    assert reaches(fast, 9.5) == 10
-    assert reaches(fast, 6.0) == 25
-    assert reaches(fast, 4.9) is None
-    assert reaches(with_losses(), 5.0) is None
+    fast = run({}, u10=9.0, u20=7.0, u30=5.0)
+    assert [reaches(fast, loss) for loss in (9.5, 6.0, 4.9)] == [10, 25, None]
+    assert reaches(run({}), 5.0) is None
+    for update, loss in ((10, 9.0), (20, 7.0), (30, float("nan"))):
+        fast.valid[update]["gen_loss"] = loss  # of two networks the generator's loss is compared
+    assert reaches(fast, 8.0) == 15
 
 
-def test_of_two_networks_the_generators_loss_is_compared():
-    log = with_losses(u10=30.0, u20=20.0)
-    for update, loss in ((10, 9.0), (20, 7.0)):
-        log.valid[update]["gen_loss"] = loss
-    assert reaches(log, 8.0) == 15
-    log.valid[20]["gen_loss"] = float("nan")
-    assert reaches(log, 8.0) is None
+def test_both_axes_and_the_legend():
+    logs = {
+        "TUPE": run({"loss": 9.5}, u10=9.0, u20=7.0, u30=5.0),
+        "BERT": run({"loss": 9.6}, u50=6.0),
+        "begun": run({"loss": 9.7}),
+    }
+    figure = plot_training(logs, against="BERT")
+    for axes, x in zip(figure.axes[:2], ([10, 20, 30], [60, 60, 60])):  # updates, minutes
+        thin, thick = axes.get_lines()[:2]
+        assert (list(thin.get_ydata()), list(thick.get_xdata()), list(thick.get_ydata())) == ([9.5], x, [9, 7, 5])
+        assert thin.get_color() == thick.get_color() != axes.get_lines()[2].get_color()
+    assert [list(line.get_ydata()) for line in figure.axes[2].get_lines()] == [[0.1]] * 3
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "TUPE: 5.000 bits after 30 updates; BERT's end after 50% of its updates",
+        "BERT: 6.000 bits after 50 updates",
+        "begun: not yet validated; BERT's end not reached",
+    ]
 
 
-def test_the_share_stands_in_the_legend(tmp_path):
-    logs = {"TUPE": with_losses(u10=9.0, u20=7.0, u30=5.0), "BERT": with_losses(u50=6.0), "slow": with_losses(u50=8.0)}
-    plot_training(logs, tmp_path / "a.svg", against="BERT")
-    text = (tmp_path / "a.svg").read_text()
-    assert "BERT's end after 50% of its updates" in text
-    assert "BERT's end not reached" in text
-
-
-def test_of_two_networks_both_are_drawn(tmp_path, monkeypatch):
+def test_of_two_networks_both_are_drawn():
     """Beside a masked language model: the generator's loss, and how well the discriminator tells tokens apart."""
-    figures = []
-    monkeypatch.setattr(curves, "save_figure", lambda figure, output, title: figures.append(figure))
-    train = {1: {"num_updates": 1, "hours": 0.1, "loss": 30.0, "gen_loss": 9.0, "disc_auc": 50.0, "lr": 0.1}}
-    valid = {1: {"num_updates": 1, "hours": 0.1, "loss": 20.0, "gen_loss": 8.0, "disc_auc": 61.0}}
-    plain = TrainingLog(*({1: {"num_updates": 1, "hours": 0.1, "loss": 7.0, "lr": 0.1}} for _ in range(2)))
-    plot_training({"a": TrainingLog(train, valid), "b": plain}, tmp_path / "out.png")
-    drawn = [[list(line.get_ydata()) for line in ax.lines] for ax in figures[0].axes]
-    assert drawn[0] == [[9.0], [8.0], [7.0], [7.0]]
-    assert drawn[2] == [[50.0], [61.0], [], []]
-    assert drawn[4] == [[0.1], [0.1]]
-    assert "8.000 bits, AUC 61.0 after 1 updates" in figures[0].axes[0].lines[1].get_label()
+    both = run({"loss": 30.0, "gen_loss": 9.0, "disc_auc": 50.0}, u10=20.0)
+    both.valid[10] |= {"gen_loss": 8.0, "disc_auc": 61.0}
+    figure = plot_training({"a": both, "b": run({"loss": 7.0}, u10=7.0)})
+    drawn = [[list(line.get_ydata()) for line in axes.lines] for axes in figure.axes[::2]]
+    assert drawn == [[[9.0], [8.0], [7.0], [7.0]], [[50.0], [61.0], [], []], [[0.1], [0.1]]]
+    assert "8.000 bits, AUC 61.0 after 10 updates" in figure.axes[0].lines[1].get_label()

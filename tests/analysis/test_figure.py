@@ -1,6 +1,10 @@
-"""Figures become files of the format that their name says."""
+"""Figures become files of the format that their name says, and SVG; heat maps show every value."""
 
-from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, save_figure
+import numpy as np
+import pytest
+import torch
+
+from tupe.analysis.figure import Matrices, as_svg, colour, dashes, folded, heat_maps, marker, new_figure, save_figure
 
 
 def test_the_name_says_the_format(tmp_path):
@@ -13,12 +17,37 @@ def test_lines_and_points_beyond_the_colours_differ():
     assert all(len({(colour(n), other(n)) for n in range(28)}) == 28 for other in (dashes, marker))
 
 
-def test_every_name_is_in_the_legend(tmp_path):
-    """Also one that begins with _, which matplotlib leaves out."""
+def test_every_name_is_in_the_legend():
+    """Also one that begins with _, which matplotlib leaves out, and one that it would read as mathematics."""
     names = ["_a", "$x^{$"]
     figure = new_figure(4, 3)
     for name in names:
         figure.subplots().plot([1, 2], label=folded(name))
-    legend = figure.legend()
-    save_figure(figure, tmp_path / "a.png")
-    assert len(legend.get_texts()) == len(names)
+    assert len(figure.legend().get_texts()) == len(names)
+    assert "$x^{$" in as_svg(figure, "a title")
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_every_value_is_drawn_on_one_scale_that_is_white_at_zero(reset):
+    values = torch.randn(5, 20, 20, generator=torch.Generator().manual_seed(0))
+    values[:, :, 0] = 1000 if reset else 0  # an untied [CLS] is far from the others
+    figure = heat_maps(Matrices(values, [f"head {n}" for n in range(5)], "All", reset=reset))
+    squares = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in squares] == [f"head {n}" for n in range(5)]
+    for axes, wanted in zip(squares, values.numpy()):
+        images = [np.asarray(image.get_array()) for image in axes.get_images()]
+        if reset:
+            others, column, row, corner = images
+            assert axes.get_images()[1].get_extent()[1] < axes.get_images()[0].get_extent()[0]
+            images = [np.block([[corner, row], [column, others]])]
+        np.testing.assert_array_equal(images[0], wanted)
+        low, high = axes.get_images()[0].get_clim()
+        assert low == -high and 2 < high < 4
+    text = as_svg(figure, "<a & b>")
+    assert text.startswith("<svg") and "<title>&lt;a &amp; b&gt;</title>" in text and ">head 4</text>" in text
+
+
+def test_matrices_of_a_few_cells_have_their_numbers_and_those_of_a_diverged_model_a_scale():
+    values = torch.tensor([[[-0.001, 1.5], [float("nan"), 2.0]]])
+    text = as_svg(heat_maps(Matrices(values, ["head 1"])), "segments")
+    assert all(f">{number}</text>" in text for number in ("0.00", "1.50", "2.00", "nan"))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tupe.analysis.heads import PATTERNS, head_patterns, summary
+from tupe.analysis.heads import PATTERNS, head_patterns
 
 N = 64
 DISTANCE = (torch.arange(N)[None, :] - torch.arange(N)[:, None]).double()  # j - i
@@ -32,8 +32,3 @@ def test_measures_by_hand():
     assert pattern.entropy == pytest.approx(1.5 * math.log(2) / math.log(3))
     assert pattern.side == pytest.approx(0)
     assert pattern.near == pytest.approx((0.75 + 1 + 0.75) / 3)
-
-
-def test_summary_counts():
-    patterns = head_patterns(torch.stack([MADE[name] for name in ("next", "local", "next")]))
-    assert summary(patterns) == "1 local, 2 next"

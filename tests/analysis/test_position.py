@@ -1,14 +1,13 @@
-"""The position correlation of a checkpoint is what its model adds to the logits, and the picture shows it."""
+"""The position correlation of a checkpoint is what its model adds to the logits; vectors and segments are its own."""
 
-import numpy as np
 import pytest
 import torch
 
-from tupe.analysis import position
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.logits import layer_logits
-from tupe.analysis.position import plot_position, plot_reset, position_correlation
-from tupe.util import UserError
+from tupe.analysis.position import position_correlation, position_maps, reset_maps
+from tupe.analysis.segments import segment_values
+from tupe.analysis.similarity import position_similarity
 
 
 @pytest.mark.parametrize(
@@ -16,32 +15,24 @@ from tupe.util import UserError
     [
         ("tupe_tiny", {}, ["head 1", "head 2", "head 3"]),
         ("tupe_a_tie_cls_tiny", {}, ["head 1", "head 2", "head 3"]),
-        ("bert_r_tiny", {}, ["head 1", "head 2", "head 3"]),
         ("bert_r_tiny", {"sharing": "head"}, ["layer 1", "layer 2"]),
         ("diet_rel_tiny", {}, [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]),
     ],
 )
 def test_values_are_the_bias_of_the_model(name, fields, names, save):
-    checkpoint, encoder = save(name, **fields)
+    encoder = open_encoder(save(name, **fields))
     for length in (None, 7):
-        correlation = position_correlation(checkpoint, length)
-        torch.testing.assert_close(correlation.values, encoder.position_bias(length or 20).bias.detach())
+        correlation = position_correlation(encoder, length)
+        bias = encoder.sentence_encoder.position_bias(length=length or 20).bias
+        torch.testing.assert_close(correlation.values, bias.detach())
         assert correlation.names == names
     assert correlation.reset == (name == "tupe_tiny")
-
-
-def test_untied_positions_of_bert_ad(save):
-    checkpoint, encoder = save("bert_ad_tiny")
-    bias = encoder.position_bias
-    table = bias.absolute.layer_norm(bias.absolute.table.weight)
-    query, key = (u(table).view(20, 3, 8).transpose(0, 1) for u in (bias.absolute.query, bias.absolute.key))
-    expected = query @ key.transpose(1, 2) / (4 * 8) ** 0.5
-    torch.testing.assert_close(position_correlation(checkpoint).values, expected.detach())
 
 
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
+        ("bert_ad_tiny", {}),
         ("bert_ad_tiny", {"content_terms": 1}),
         ("bert_ad_tiny", {"relative": "bucketed"}),
         ("tupe_tiny", {"content_terms": 1}),
@@ -49,7 +40,7 @@ def test_untied_positions_of_bert_ad(save):
     ],
 )
 def test_values_are_what_is_left_of_the_logits_without_words(name, fields, save):
-    encoder = open_encoder(save(name, **fields)[0])
+    encoder = open_encoder(save(name, **fields))
     values = position_correlation(encoder, 7).values.double()
     for layer in encoder.sentence_encoder.layers:
         for parameter in layer.self_attn.qkv_proj.parameters():
@@ -58,43 +49,43 @@ def test_values_are_what_is_left_of_the_logits_without_words(name, fields, save)
     torch.testing.assert_close(values, logits, rtol=1e-4, atol=1e-5)
 
 
-def test_positions_at_the_input_have_no_picture(save):
-    with pytest.raises(UserError, match=r"bert_a_tiny.* no position correlation.*TUPE-R.* have one"):
-        position_correlation(save("bert_a_tiny")[0])
-
-
-def images(correlation, monkeypatch):
-    """The pictures in each square of the figure."""
-    drawn = []
-    monkeypatch.setattr(position, "save_figure", lambda figure, output, title: drawn.append(figure))
-    plot_position(correlation, "unused.png")
-    squares = [axes for axes in drawn[0].axes if axes.get_title()]
-    assert [axes.get_title().partition(":")[0] for axes in squares] == correlation.names
-    return [axes.get_images() for axes in squares]
-
-
-def test_heads_share_a_colour_scale_that_is_white_at_zero(save, monkeypatch):
-    correlation = position_correlation(save("tupe_tiny")[0])
-    correlation.values[:, :, 0] = 1000  # [CLS] is far from the others
-    low, high = images(correlation, monkeypatch)[0][0].get_clim()
-    assert low == -high
-    assert 0 < (correlation.values[:, 1:, 1:].abs() > high).float().mean() < 0.01
-    assert all(image.get_clim() == (low, high) for head in images(correlation, monkeypatch) for image in head)
-
-
-def test_untied_cls_is_drawn_apart_and_every_value_is_drawn(save, monkeypatch):
-    correlation = position_correlation(save("tupe_tiny")[0])
-    for values, head in zip(correlation.values.numpy(), images(correlation, monkeypatch)):
-        others, column, row, corner = (np.asarray(image.get_array()) for image in head)
-        np.testing.assert_array_equal(np.block([[corner, row], [column, others]]), values)
-        x0, x1, *_ = head[1].get_extent()
-        assert x1 - x0 >= 1
-        assert x1 < head[0].get_extent()[0]
-
-
-def test_the_reset_changes_row_and_column_of_cls_alone(save, tmp_path):
-    correlation = position_correlation(save("tupe_tiny")[0])
+def test_the_reset_changes_row_and_column_of_cls_alone(save):
+    encoder = open_encoder(save("tupe_tiny"))
+    correlation = position_correlation(encoder)
     torch.testing.assert_close(correlation.before[:, 1:, 1:], correlation.values[:, 1:, 1:])
     assert (correlation.before[:, 0] != correlation.values[:, 0]).all()
-    plot_reset(correlation, 2, tmp_path / "reset.svg")
-    assert "head 2" in (tmp_path / "reset.svg").read_text()
+    pairs = reset_maps(encoder)
+    assert pairs.names[2:4] == ["head 2, before the reset", "head 2, after the reset"]
+    torch.testing.assert_close(pairs.values[2:4], torch.stack([correlation.before[1], correlation.values[1]]))
+    assert position_maps(encoder).names[1].endswith(f"θ₂ = {correlation.values[1, 1, 0]:.1f}")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "names"),
+    [
+        ("bert_a_tiny", {}, ["added to the words"]),
+        ("tupe_tiny", {}, ["untied"]),
+        ("diet_abs_tiny", {"absolute": "low_rank_input"}, ["added to the words", "low rank, query", "low rank, key"]),
+        ("diet_abs_lin_tiny", {}, ["low rank, query"]),  # a Linformer's keys are no positions
+    ],
+)
+def test_similarities_are_cosines_of_every_table(name, fields, names, save):
+    encoder = open_encoder(save(name, **fields))
+    similarity = position_similarity(encoder)
+    assert similarity.names == names
+    assert similarity.values.shape == (len(names), 20, 20)
+    torch.testing.assert_close(similarity.values.diagonal(dim1=1, dim2=2), torch.ones(len(names), 20))
+    if name == "bert_a_tiny":
+        p = encoder.sentence_encoder.input_positions.weight.detach()
+        torch.testing.assert_close(similarity.values[0, 3, 5], torch.cosine_similarity(p[3], p[5], dim=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "number"), [("diet_rel_tiny", "layer 1, head 1", 6), ("diet_abs_tiny", "head 1", 3)]
+)
+def test_segments_of_every_head(name, first, number, save):
+    encoder = open_encoder(save(name))
+    segments = segment_values(encoder)
+    assert (segments.names[0], len(segments.names)) == (first, number)
+    weight = encoder.sentence_encoder.segment_attention.weight
+    torch.testing.assert_close(segments.values, weight.detach().flatten(0, 1))

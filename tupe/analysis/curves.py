@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tupe.analysis.figure import colour, new_figure, plain, save_figure
+from tupe.analysis.figure import colour, new_figure, plain
 from tupe.util import UserError
 
 LOG = "hydra_train.log"
@@ -47,15 +47,16 @@ def read_log(path: str | Path) -> TrainingLog:
     path = Path(path)
     if path.is_dir():
         path = path / LOG
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     train: Records = {}
     valid: Records = {}
     repeated: list[dict[str, float]] = []
-    for record in map(record_of, lines):
-        if "valid_loss" in record and "valid_num_updates" in record:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        found = _JSON.search(line)
+        record = {name: float(value) for name, value in json.loads(found[0]).items()} if found else {}
+        if "valid_num_updates" in record:
             values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
             valid[int(values["num_updates"])] = values
-        elif "loss" in record and "num_updates" in record:
+        elif "num_updates" in record:
             update = int(record["num_updates"])
             if update in train:
                 repeated.append(train[update])
@@ -75,12 +76,6 @@ def read_log(path: str | Path) -> TrainingLog:
     for record in (*train.values(), *valid.values()):
         record["hours"] = float(np.interp(record["num_updates"], updates, hours))
     return TrainingLog(train, valid, sum(map(seconds, repeated)))
-
-
-def record_of(line: str) -> dict[str, float]:
-    """Return the record in a line of a log; an empty one if there is none, or only its beginning."""
-    found = _JSON.search(line)
-    return {name: float(value) for name, value in json.loads(found[0]).items()} if found else {}
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
@@ -106,16 +101,14 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
     return [(update, loss) for update, loss in found if math.isfinite(loss)]
 
 
-def plot_training(
-    logs: dict[str, TrainingLog], output: str | Path, title: str = "Training", against: str | None = None
-) -> None:
+def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
     """Draw loss and learning rate of labelled runs, against updates and against the time of training.
 
     For a generator and a discriminator the loss is the generator's; below it stands how well the discriminator tells
     tokens apart. The last validation loss of the run `against` is a line, and the legend says at which share of its
     updates each other run reaches it.
     """
-    figure = new_figure(10, 6)
+    figure = new_figure(10, 6, title)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
     heights = [3, 2, 1] if detects else [3, 1]
     axes = figure.subplots(len(heights), 2, sharex="col", sharey="row", height_ratios=heights)
@@ -128,10 +121,10 @@ def plot_training(
                 axes[row, column].plot(*_curve(log.train, *x, name), color=color, linewidth=0.8, alpha=0.5)
                 axes[row, column].plot(*_curve(log.valid, *x, name), color=color, marker="o", markersize=3)
             axes[-1, column].plot(*_curve(log.train, *x, "lr"), color=color)
-        axes[0, 0].lines[-1].set_label(plain(f"{label}: {caption(logs, label, against)}"))
+        axes[0, 0].lines[-1].set_label(plain(f"{label}: {_caption(logs, label, against)}"))
     if against is not None:
         for ax in axes[0]:
-            ax.axhline(last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
+            ax.axhline(losses(logs[against])[-1][1], color="0.4", linewidth=0.8, linestyle=":")
     axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
     if detects:
         axes[1, 0].set_ylabel("replaced above original\n(AUC, percent)")
@@ -145,7 +138,7 @@ def plot_training(
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
     figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
-    save_figure(figure, output, title)
+    return figure
 
 
 def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[float], list[float]]:
@@ -154,14 +147,7 @@ def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[flo
     return [record[x] * factor for record in ordered], [record[name] for record in ordered]
 
 
-def last(log: TrainingLog) -> tuple[int, float]:
-    """Return the last validation's update and loss."""
-    if not (found := losses(log)):
-        raise UserError("The run of --against has no validation in its log yet.")
-    return found[-1]
-
-
-def caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:
+def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:
     """Say how a run ends, and after which share of its updates the run `against` has the loss that it ends with."""
     valid = logs[name].valid
     said = "not yet validated"
@@ -170,7 +156,7 @@ def caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str
         found = f", AUC {record[_DETECTS]:.1f}" if _DETECTS in record else ""
         said = f"{record.get('gen_loss', record['loss']):.3f} bits{found} after {max(valid):,} updates"
     if against not in (None, name):
-        updates, loss = last(logs[against])
+        updates, loss = losses(logs[against])[-1]
         reached = reaches(logs[name], loss)
         share = "not reached" if reached is None else f"after {reached / updates:.0%} of its updates"
         said += f"; {against}'s end {share}"

@@ -1,21 +1,16 @@
-"""Figures without a screen, saved as files; heat maps of matrices that are compared."""
+"""Figures without a screen, saved as files or as SVG; heat maps of matrices on one scale of colours."""
 
-from __future__ import annotations
-
+import io
 import math
+import re
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from tupe.util import atomic
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from torch import Tensor
-
 
 #: The palette of Okabe and Ito, which colour-blind readers can tell apart; black last.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -28,10 +23,19 @@ class Matrices(NamedTuple):
 
     values: Tensor  # `(number, n, m)`, queries by keys
     names: list[str]  # of each matrix
-    model: str = ""  # its name
-    said: Sequence[str] = ()  # about each matrix
-    summary: str = ""  # about all
+    title: str = ""  # of all
+    label: str = "added to the logit"  # of the colours
+    axes: tuple[str, str] = ("key position", "query position")
     reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
+
+    @property
+    def limit(self) -> float:
+        """The end of the scale of colours, on both sides of 0, which one value in 200 exceeds.
+
+        An untied `[CLS]` can be far from the others, so the scale does not count it.
+        """
+        sizes = self.values[:, self.reset :, self.reset :].abs().numpy()
+        return float(np.nanquantile(sizes, 0.995)) or 1.0
 
 
 def colour(number: int) -> str:
@@ -49,11 +53,15 @@ def marker(number: int) -> str:
     return _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of `width` x `height` inches."""
+def new_figure(width: float, height: float, title: str = ""):
+    """Return an empty figure of `width` x `height` inches, below a title that is folded to its width."""
     from matplotlib.figure import Figure
 
-    return Figure((width, height), layout="constrained")
+    figure = Figure((width, height), layout="constrained")
+    if title:
+        folds = (textwrap.fill(plain(line), int(11 * width), break_on_hyphens=False) for line in title.splitlines())
+        figure.suptitle("\n".join(folds))
+    return figure
 
 
 def plain(text: str) -> str:
@@ -67,54 +75,49 @@ def folded(name: str) -> str:
     return plain(textwrap.fill(name, 40, break_on_hyphens=False))
 
 
-def save_figure(figure: Figure, path: str | Path, title: str = "") -> None:
-    """Write the figure in the format that the name's ending says, below a title that is folded to its width."""
+def save_figure(figure, path: str | Path) -> None:
+    """Write the figure in the format of the name's suffix."""
     path = Path(path)
-    if title:
-        lines, width = title.splitlines(), int(11 * figure.get_figwidth())
-        figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in lines))
     with atomic(path, overwrite=True) as part:
         figure.savefig(part, format=path.suffix[1:].lower(), dpi=200)
 
 
-def heat_maps(
-    values: np.ndarray,
-    titles: Sequence[str],
-    label: str,
-    axes: tuple[str, str] = ("key position", "query position"),
-    *,
-    reset: bool = False,
-    columns: int = 4,
-    size: float = 2.8,
-) -> Figure:
+def as_svg(figure, title: str) -> str:
+    """Return the figure as an `<svg>` element; a browser shows the title under the pointer."""
+    from matplotlib import rc_context
+
+    file = io.StringIO()
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(file, format="svg", metadata={"Title": title})
+    text = file.getvalue()
+    # matplotlib numbers the groups of every figure from 1, and refers to none of them
+    return re.sub(r' id="[a-z0-9A-Z]+_\d+"', "", text[text.index("<svg") :])
+
+
+def heat_maps(maps: Matrices, limit: float | None = None):
     """Draw a square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
 
-    One cell in 200 is beyond the end of the scale.
-
-    `values` are `(number, n, m)`, and `axes` name the second and the first axis of a matrix. With `reset`, row and
-    column 0 are those of an untied `[CLS]`: they are drawn apart and enlarged, and can be far from the others, so the
-    scale does not count them. `size` are the inches of a square with its title.
+    Row and column 0 of an untied `[CLS]` are drawn apart and enlarged. Matrices of a few cells have their numbers.
+    `limit` is the end of the scale, by default that of `maps`.
     """
+    values, limit = maps.values.numpy(), limit or maps.limit
+    numbered = values[0].size <= 4
+    size, columns = (1.3, 8) if numbered else (2.8, 4)  # of a square with its title, in inches
     columns = min(len(values), columns)
     rows = math.ceil(len(values) / columns)
-    figure = new_figure(size * columns + 1, size * rows + 0.9)
+    figure = new_figure(size * columns + 1, size * rows + 0.9, maps.title)
     squares = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    limit = colour_limit(values, reset)
     for square in squares[len(values) :]:
         square.set_axis_off()
-    for square, matrix, title in zip(squares, values, titles):
-        image = _heat_map(square, matrix, limit, reset)
-        square.set_title(title, fontsize=10)
-    figure.colorbar(image, ax=list(squares), label=label, extend="both")
-    figure.supxlabel(axes[0])
-    figure.supylabel(axes[1])
+    for square, matrix, name in zip(squares, values, maps.names):
+        image = _heat_map(square, matrix, limit, maps.reset)
+        square.set_title(plain(name), fontsize=10)
+        if numbered:
+            _write_numbers(square, matrix, limit)
+    figure.colorbar(image, ax=list(squares), label=maps.label, extend="both")
+    figure.supxlabel(maps.axes[0])
+    figure.supylabel(maps.axes[1])
     return figure
-
-
-def colour_limit(values: np.ndarray, reset: bool = False) -> float:
-    """Return the end of the colour scale of `(number, n, m)`, on both sides of 0; see `heat_maps`."""
-    sizes = abs(values[:, 1:, 1:] if reset else values)
-    return float(np.quantile(sizes[np.isfinite(sizes)], 0.995)) or 1.0 if np.isfinite(sizes).any() else 1.0
 
 
 def _heat_map(square, values: np.ndarray, limit: float, reset: bool):
@@ -136,3 +139,11 @@ def _heat_map(square, values: np.ndarray, limit: float, reset: bool):
     square.set_xticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
     square.set_yticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
     return image
+
+
+def _write_numbers(square, values: np.ndarray, limit: float) -> None:
+    """Write the value in each cell."""
+    square.set(xticks=range(values.shape[1]), yticks=range(values.shape[0]))
+    for (query, key), value in np.ndenumerate(values.round(2) + 0.0):  # no -0.00
+        shade = "white" if abs(value) > 0.6 * limit else "black"
+        square.text(key, query, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)

@@ -12,8 +12,6 @@ The name is the first that holds: `global`, entropy at least 0.97; `previous`, s
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -54,9 +52,3 @@ def _name(entropy: float, side: float, near: float) -> str:
     if abs(side) >= 0.5:
         return "next" if side > 0 else "previous"
     return "local" if near >= 0.5 else "broad"
-
-
-def summary(patterns: Iterable[HeadPattern]) -> str:
-    """Count the heads of each pattern: `3 local, 1 next`."""
-    counts = Counter(pattern.name for pattern in patterns)
-    return ", ".join(f"{counts[name]} {name}" for name in PATTERNS if counts[name])

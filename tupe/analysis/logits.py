@@ -12,27 +12,36 @@ BERT-A^d has the four as terms; other systems have words to words, and terms of 
 
 import contextlib
 from argparse import Namespace
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import matrix_rank
 
-from tupe.analysis.checkpoint import Checkpoint, open_encoder
-from tupe.analysis.figure import colour, folded, heat_maps, new_figure, save_figure
+from tupe.analysis.figure import Matrices, colour, folded, new_figure
+from tupe.analysis.position import has_reset
 from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import DisentangledRelative, PositionTerms
-from tupe.util import UserError
+
+
+def has_finite_logits(args: Namespace) -> bool:
+    """Tell whether every word attends to every word, at any distance: not with an `attention_window`."""
+    return not getattr(args, "attention_window", 0)  # the fields of a named system have none
+
+
+def has_correlations(args: Namespace) -> bool:
+    """Tell whether each logit is finite, and each key is of one word, which a Linformer's are not."""
+    return has_finite_logits(args) and not args.linformer_k
 
 
 @torch.no_grad()
-def layer_logits(checkpoint: Checkpoint, tokens: Tensor) -> list[Tensor]:
+def layer_logits(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> list[Tensor]:
     """Return the logits of each layer, `(B, H, n, m)` in float64, for tokens `(B, n)` without padding.
 
-    An encoder from `open_encoder` becomes float64.
+    The encoder becomes float64.
     """
     found = []
-    for attention, x, position in _attention_inputs(open_encoder(checkpoint), tokens):
+    for attention, x, position in _attention_inputs(encoder, tokens):
         query, key, _, bias = attention.with_terms(*_heads(attention, x, position), position)
         logits = attention.scale * query @ key.transpose(-2, -1)
         found.append(logits if bias is None else logits + bias)
@@ -58,35 +67,12 @@ def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tupl
     return attention.heads(attention.rotated(attention.projected(x), position), None)
 
 
-def has_finite_logits(args: Namespace) -> bool:
-    """Tell whether every word attends to every word, at any distance: not with an `attention_window`."""
-    return not getattr(args, "attention_window", 0)  # the fields of a named system have none
-
-
-def has_correlations(args: Namespace) -> bool:
-    """Tell whether each logit is finite, and each key is of one word, which a Linformer's are not."""
-    return has_finite_logits(args) and not args.linformer_k
-
-
-def _check_finite_logits(args: Namespace) -> None:
-    """Raise `UserError` for a model whose logits at long distances are -inf."""
-    if not has_finite_logits(args):
-        raise UserError(f"The logits beyond attention_window={args.attention_window} are -inf and have no rank.")
-
-
 @torch.no_grad()
-def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str, Tensor]:
+def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> dict[str, Tensor]:
     """Return the parts of the first layer's logits, each `(H, n, n)` in float64, as means over the sequences.
 
-    Tokens are `(B, n)`, without padding. An encoder from `open_encoder` becomes float64.
-
-    Raises:
-        UserError: for Linformer, whose keys are no tokens, and for an `attention_window`.
+    Tokens are `(B, n)`, without padding, and the encoder one with `has_correlations`, which becomes float64.
     """
-    encoder = open_encoder(checkpoint)
-    _check_finite_logits(encoder.args)
-    if encoder.args.linformer_k:
-        raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
     positions = None
@@ -136,54 +122,35 @@ def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor
     return words + module.bias, positions
 
 
-def plot_correlations(correlations: dict[str, Tensor], title: str, output: str | Path, reset: bool = False) -> None:
-    """Draw each of `first_layer_correlations`, the mean over the heads, on one scale (TUPE, figure 2)."""
-    values = torch.stack([value.mean(0) for value in correlations.values()]).numpy()
-    figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads", reset=reset)
-    save_figure(figure, output, title)
+def correlation_maps(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> Matrices:
+    """Return each of `first_layer_correlations` as the mean of the heads (TUPE, figure 2)."""
+    found = first_layer_correlations(encoder, tokens)
+    values = torch.stack([value.mean(0) for value in found.values()])
+    title = f"Correlations in the first layer of {encoder.shown_as}, {len(tokens)} sequences"
+    label = "part of the logit, mean of the heads"
+    return Matrices(values, list(found), title, label, reset=has_reset(encoder.args))
 
 
-def logit_ranks(checkpoint: Checkpoint, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+@torch.no_grad()
+def logit_ranks(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
     """Compute ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
 
-    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. An encoder from
-    `open_encoder` becomes float64.
+    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. The encoder is one with
+    `has_finite_logits`, and becomes float64. With positions at the input the rank of a head's logits is at most `d_h`;
+    a low-rank position term adds up to `d_p` (DIET, theorem 1).
 
     Returns:
         Ranks of the logits, `(L, H)`, as means over the sequences; and of the position term, `(H,)` where layers share
         it, `None` without one.
-
-    Raises:
-        UserError: for an `attention_window`.
     """
-    encoder = open_encoder(checkpoint)
-    _check_finite_logits(encoder.args)
-    ranks = [numerical_rank(layer, 1e-6).double().mean(0) for layer in layer_logits(encoder, tokens)]
-    with torch.no_grad():
-        bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
-    return torch.stack(ranks), None if bias is None else numerical_rank(bias, 1e-6)
+    logits = torch.stack(layer_logits(encoder, tokens))  # L B H n m
+    assert logits.isfinite().all(), "logits that are not finite have no rank"  # LAPACK would return one
+    ranks = matrix_rank(logits, rtol=1e-6).double().mean(1)
+    bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
+    return ranks, None if bias is None else matrix_rank(bias, rtol=1e-6)
 
 
-def numerical_rank(matrix: Tensor, relative_tolerance: float | None = None) -> Tensor:
-    """Count the singular values of each matrix that are above a fraction of the largest.
-
-    With positions at the input, a head's logits are a product of an `n x d_h` and a `d_h x n` matrix, so their rank is
-    at most `d_h`. A low-rank position term adds up to `d_p` (DIET, theorem 1).
-
-    Args:
-        matrix: `(..., n, m)`, such as the logits of every head.
-        relative_tolerance: that fraction; by default `max(n, m)` times the precision of the matrix's type, which the
-            rounding of a sum of that many terms can reach.
-
-    Returns:
-        int64, `(...)`.
-    """
-    if relative_tolerance is None:
-        relative_tolerance = max(matrix.shape[-2:]) * torch.finfo(matrix.dtype).eps
-    return torch.linalg.matrix_rank(matrix.double(), rtol=relative_tolerance)
-
-
-def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int, output: str | Path) -> None:
+def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int):
     """Draw the mean rank of the logits over the layers, with the range of the heads, for one model or several.
 
     `ranks` are results of `logit_ranks` by label; `length` is `n`, the highest possible rank.
@@ -200,4 +167,4 @@ def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int, outp
     square.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))
     square.xaxis.get_major_locator().set_params(integer=True)
     square.legend()
-    save_figure(figure, output)
+    return figure

@@ -1,18 +1,17 @@
 """The learnt position correlation of every head, with the reset and without it (TUPE, figures 6 and 4)."""
 
 from argparse import Namespace
-from pathlib import Path
+from collections import Counter
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure
-from tupe.analysis.heads import head_patterns, summary
+from tupe.analysis.figure import Matrices
+from tupe.analysis.heads import head_patterns
+from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import PositionBias
 from tupe.systems import IN_LAYER
-from tupe.util import UserError
 
 
 class PositionCorrelation(NamedTuple):
@@ -29,19 +28,6 @@ class PositionCorrelation(NamedTuple):
         """Whether `[CLS]` is untied."""
         return self.before is not None
 
-    @property
-    def summary(self) -> str:
-        """How many matrices have each pattern (`tupe.analysis.heads`)."""
-        return summary(head_patterns(self.values, self.reset))
-
-    @property
-    def said(self) -> list[str]:
-        """The pattern of each matrix, and its theta_2 where `[CLS]` is untied."""
-        patterns = [pattern.name for pattern in head_patterns(self.values, self.reset)]
-        if not self.reset:
-            return patterns
-        return [f"{pattern}, θ₂ = {head[1, 0]:.1f}" for pattern, head in zip(patterns, self.values)]
-
 
 def has_correlation(args: Namespace) -> bool:
     """Tell whether a system's positions have a correlation of their own, one for each pair of positions."""
@@ -54,26 +40,18 @@ def has_reset(args: Namespace) -> bool:
     return args.reset != "none"
 
 
-def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> PositionCorrelation:
-    """Return the position correlation of a checkpoint or open encoder, at all or its first `length` positions.
-
-    Raises:
-        UserError: the model has no position correlation for each pair of positions.
-    """
-    encoder = open_encoder(checkpoint)
+@torch.no_grad()
+def position_correlation(encoder: TupeLanguageModelEncoder, length: int | None = None) -> PositionCorrelation:
+    """Return the position correlation of an encoder that has one, at all or its first `length` positions."""
     args, stack = encoder.args, encoder.sentence_encoder
     position = stack.position_bias
     length = length or args.max_positions
-    if not has_correlation(args):
-        raise UserError(f"{encoder.shown_as} has no position correlation. {systems_with(has_correlation)} have one.")
-    tied = PositionBias(position.absolute, position.relative)
-    with torch.no_grad():
-        before = None if position.reset is None else tied(length).bias.detach()
-        terms = position(length)
-        values = terms.bias
-        if terms.query is not None:  # BERT-A^d has it as one of four products
-            product = stack.layers[0].self_attn.scale * terms.query @ terms.key.mT
-            values = product if values is None else product + values
+    before = PositionBias(position.absolute, position.relative)(length).bias if has_reset(args) else None
+    terms = position(length)
+    values = terms.bias
+    if args.absolute == "untied_cross":  # BERT-A^d has it as one of four products
+        product = stack.layers[0].self_attn.scale * terms.query @ terms.key.mT
+        values = product if values is None else product + values
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
     layers = [f"layer {layer + 1}" for layer in range(args.encoder_layers)]
     names, sharing = {
@@ -85,15 +63,21 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
     return PositionCorrelation(values.detach(), names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
 
 
-def plot_position(correlation: PositionCorrelation, output: str | Path) -> None:
-    """Draw one square a head, named by its pattern (`tupe.analysis.heads`)."""
-    titles = [f"{name}: {said}" for name, said in zip(correlation.names, correlation.said)]
-    figure = heat_maps(correlation.values.numpy(), titles, "added to the logit", reset=correlation.reset)
-    save_figure(figure, output, f"{correlation.title}\n{correlation.summary}")
+def position_maps(encoder: TupeLanguageModelEncoder, length: int | None = None) -> Matrices:
+    """Return the position correlation with the pattern of each head, and its theta_2 where `[CLS]` is untied."""
+    found = position_correlation(encoder, length)
+    patterns = head_patterns(found.values, found.reset)
+    names = [f"{name}: {pattern.name}" for name, pattern in zip(found.names, patterns)]
+    if found.reset:
+        names = [f"{name}, θ₂ = {head[1, 0]:.1f}" for name, head in zip(names, found.values)]
+    counts = Counter(pattern.name for pattern in patterns)
+    summary = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    return Matrices(found.values, names, f"{found.title}\n{summary}", reset=found.reset)
 
 
-def plot_reset(correlation: PositionCorrelation, head: int, output: str | Path) -> None:
-    """Draw one head, counted from 1, without the reset and with it (TUPE, figure 4)."""
-    pair = torch.stack([correlation.before[head - 1], correlation.values[head - 1]]).numpy()
-    figure = heat_maps(pair, ["before the reset", "after it"], "added to the logit", reset=True)
-    save_figure(figure, output, f"{correlation.title}, {correlation.names[head - 1]}")
+def reset_maps(encoder: TupeLanguageModelEncoder, length: int | None = None) -> Matrices:
+    """Return the position correlation of each head before and after the reset of `[CLS]`."""
+    found = position_correlation(encoder, length)
+    pairs = torch.stack([found.before, found.values], 1).flatten(0, 1)
+    names = [f"{name}, {when} the reset" for name in found.names for when in ("before", "after")]
+    return Matrices(pairs, names, found.title, reset=True)

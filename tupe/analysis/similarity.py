@@ -1,13 +1,13 @@
 """Compare the learnt vectors of two positions (DIET, figure 5), from BERT's table or from an untied one."""
 
 from argparse import Namespace
-from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.analysis.checkpoint import Checkpoint, open_encoder
-from tupe.analysis.figure import Matrices, heat_maps, save_figure
+from tupe.analysis.figure import Matrices
+from tupe.models.tupe import TupeLanguageModelEncoder
 
 
 def has_vectors(args: Namespace) -> bool:
@@ -15,12 +15,12 @@ def has_vectors(args: Namespace) -> bool:
     return args.absolute in ("input", "untied", "untied_cross", "low_rank", "low_rank_input")
 
 
-def position_similarity(checkpoint: Checkpoint) -> Matrices:
-    """Compute `cos(p_i, p_j)` for every table of position vectors in a checkpoint, `(number of tables, n, n)`.
+@torch.no_grad()
+def position_similarity(encoder: TupeLanguageModelEncoder, length: int | None = None) -> Matrices:
+    """Compute `cos(p_i, p_j)` for every table of position vectors, `(number of tables, n, n)`.
 
     For DIET-ABS the vectors are its factors, all heads side by side.
     """
-    encoder = open_encoder(checkpoint)
     absolute = encoder.sentence_encoder.position_bias.absolute
     tables = {
         "added to the words": getattr(encoder.sentence_encoder.input_positions, "weight", None),
@@ -30,13 +30,7 @@ def position_similarity(checkpoint: Checkpoint) -> Matrices:
         factor = getattr(absolute, name, None)  # (H, n, d_p)
         if isinstance(factor, Tensor) and factor.shape[1] == encoder.args.max_positions:  # not a Linformer's mixtures
             tables[f"low rank, {name}"] = factor.transpose(0, 1).flatten(1)
-    found = {name: table.detach() for name, table in tables.items() if table is not None}
-    unit = [torch.nn.functional.normalize(table, dim=1) for table in found.values()]
-    return Matrices(torch.stack([table @ table.t() for table in unit]), list(found), encoder.shown_as)
-
-
-def plot_similarity(similarity: Matrices, output: str | Path) -> None:
-    """Draw one square for each table."""
-    axes = ("position", "position")
-    figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)
-    save_figure(figure, output, f"Position vectors of {similarity.model}")
+    found = {name: F.normalize(table[:length], dim=1) for name, table in tables.items() if table is not None}
+    cosines = torch.stack([unit @ unit.t() for unit in found.values()])
+    title = f"Position vectors of {encoder.shown_as}"
+    return Matrices(cosines, list(found), title, "cosine similarity", ("position", "position"))

@@ -17,13 +17,9 @@ from tupe.models.tupe import TupeLanguageModelEncoder
 def read_tokens(
     encoder: TupeLanguageModelEncoder, data: str | Path, length: int, number: int = 8, text: Path | None = None
 ) -> Tensor:
-    """Read sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
+    """Read at most `number` sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
 
-    There are at most `number`, of the held-out text of the prepared corpus `data`, or of the file `text` in its
-    vocabulary. A text that is shorter than `length` gives one sequence.
-
-    Raises:
-        UserError: the corpus has another dictionary than the model.
+    `data` and `text` are those of `read_stream`. A text that is shorter than `length` gives one sequence.
     """
     stream = read_stream(encoder, Path(data), text)
     words = min(length - 1, len(stream))
@@ -36,13 +32,9 @@ def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
 
 
 def read_stream(
-    encoder: TupeLanguageModelEncoder,
-    data: Path,
-    text: Path | None = None,
-    split: str = "valid",
-    most: int | None = None,
+    encoder: TupeLanguageModelEncoder, data: Path, text: Path | None = None, split: str = "valid", most: int = 1 << 62
 ) -> Tensor:
-    """Return the tokens `(N,)` of a corpus's held-out text, of its training text (`split`), or of the file `text`.
+    """Return the tokens `(N,)` of a split of the prepared corpus `data`, or of the file `text` in its vocabulary.
 
     Reading of a split stops after the line that reaches `most` tokens.
 
@@ -56,11 +48,10 @@ def read_stream(
     refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, symbols, where, str(data))
     if text is None:
         sequences = MMapIndexedDataset(str(corpus.folder / split))
-        stop = None if most is None else np.searchsorted(sequences.sizes.cumsum(), most) + 1
-        read = (sequences[i].numpy() for i in range(len(sequences))[:stop])
-        tokens = np.concatenate([np.empty(0, np.int64), *read])
+        stop = np.searchsorted(sequences.sizes.cumsum(), most) + 1
+        tokens = np.concatenate([sequences[i].numpy() for i in range(len(sequences))[:stop]])
     else:
         process, numbers = corpus.text_processing().line, corpus.tokenizer()
         lines = (numbers(process(line)) for line in text.read_text(encoding="utf-8").splitlines())
-        tokens = np.array([token for line in lines if line for token in (*line, dictionary.eos())], np.int64)
+        tokens = np.array([token for line in lines if line for token in (*line, dictionary.eos())])
     return torch.from_numpy(tokens.astype(np.int64))

@@ -1,11 +1,10 @@
 """Read the text for fitting a warm start, and measure the losses before and after it."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor
 
-from tupe.analysis.length import loss_by_position, mask, shown
+from tupe.analysis.length import loss_by_position, mask
 from tupe.analysis.text import read_stream, windows
 from tupe.checkpoints.warm_start.start import LEAST, without_order
 from tupe.models.tupe import TupeLanguageModelEncoder
@@ -28,32 +27,19 @@ def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int,
     return windows(mask(old, stream, seed)[0], words, words, old.dictionary.bos())
 
 
-class Losses(NamedTuple):
-    """Bits a masked token of held-out text, after `[CLS]`."""
-
-    old: float
-    no_order: float  # the old model with the mean position at every place
-    new: float
-
-    @property
-    def lines(self) -> list[str]:
-        """What a user reads, with a warning where the positions were lost."""
-        lines = [
-            f"loss on held-out text, bits a masked token: {shown(self.new)}; before {shown(self.old)}, and "
-            f"{shown(self.no_order)} without order"
-        ]
-        if self.new > self.no_order:
-            lines.append("warning: that is worse than the old model without any order: its positions are lost")
-        return lines
-
-
 def losses(
     old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, data: Path, sequences: int, seed: int = 1
-) -> Losses:
-    """Measure the losses on at most `sequences` held-out sequences; arguments and errors as `loss_by_position`."""
-    length = old.sentence_encoder.max_positions
+) -> str:
+    """Measure the losses on at most `sequences` held-out sequences, and return what a user reads."""
 
     def loss(model: TupeLanguageModelEncoder) -> float:
-        return loss_by_position(model, data, length, sequences, seed).mean(1)
+        bits, masked = loss_by_position(model, data, old.sentence_encoder.max_positions, sequences, seed)
+        return bits.sum() / masked.sum()
 
-    return Losses(*map(loss, (old, without_order(old), new)))
+    before, no_order, now = map(loss, (old, without_order(old), new))
+    said = (
+        f"loss on held-out text, bits a masked token: {now:.3f}; before {before:.3f}, and {no_order:.3f} without order"
+    )
+    if now > no_order:
+        said += "\nwarning: that is worse than the old model without any order: its positions are lost"
+    return said

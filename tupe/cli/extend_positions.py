@@ -4,7 +4,7 @@ Relative terms extend beyond the distances that they know. Absolute terms repeat
 as --rule says. A short training at the new length makes up for the loss: docs/pretraining.md.
 
 Example: tupe extend-positions checkpoints/tupe_base/checkpoint_last.pt 1024 longer.pt
-         tupe loss-by-position checkpoints/tupe_base/checkpoint_last.pt longer.pt --data DATA --lengths 512 1024
+         tupe loss-by-length longer.pt --data DATA --lengths 512 1024
 """
 
 import argparse

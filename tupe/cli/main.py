@@ -25,7 +25,7 @@ GROUPS = {
     "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
     "train": ("plan", "average-checkpoints", "extend-positions", "warm-start"),
     "fine-tune": ("finetune", "sweep", "table", "predict", "qa-score"),
-    "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),
+    "look": ("systems", "describe", "plot", "report", "loss-by-length"),
     "take elsewhere": ("export", "export-onnx", "export-electra", "convert-release"),
 }
 

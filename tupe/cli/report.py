@@ -1,4 +1,4 @@
-"""Puts models on one HTML page: equations, numbers and figures that answer to pointer and keyboard. It loads nothing.
+"""Puts models on one HTML page: equations, numbers and figures. It has no script and loads nothing.
 
 Example: tupe report report.html TUPE-R=tupe_base/checkpoint_last.pt BERT-A=bert_a_base/checkpoint_last.pt \\
              --runs TUPE-R=tupe_base BERT-A=bert_a_base --against BERT-A --glue TUPE-R=runs/glue/tupe_base --data DATA
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.analysis.page import Table, write_page
+    from tupe.analysis.page import write_page
     from tupe.analysis.text import read_tokens
     from tupe.experiments.formats import as_text, failures
     from tupe.experiments.table import by_label
@@ -35,10 +35,10 @@ def run(args: argparse.Namespace) -> None:
     logs = read_runs(args.runs)
     rows = by_label(args.glue)
     every = [row for of_system in rows.values() for row in of_system]
-    tables = []
+    tables = {}
     if every:
         text = "For each learning rate the median of the seeds, then the best rate; ± is the deviation over the seeds."
-        tables.append(Table("Fine-tuning", text, as_text(every), failures(every)))
+        tables["Fine-tuning"] = " ".join([text, *failures(every)]), as_text(every)
     lengths = [min(args.length, encoder.args.max_positions) for encoder in encoders]
     texts = [
         read_tokens(encoder, args.data, length, args.sequences or 8, args.text)

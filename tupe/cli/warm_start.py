@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
     if target.rotary_dims and not old.args.rotary_dims:
         print("rotary positions turn the words' queries and keys, which were not trained for it")
     if args.data is not None and not started.exact:
-        print("\n".join(losses(old, new, args.data, sequences, args.seed).lines))
+        print(losses(old, new, args.data, sequences, args.seed))
     write_weights(args.out, model_config(new.args, new.args._name), weights, length)
     print(f"wrote {args.out}, without the optimizer's state")
     if left:
