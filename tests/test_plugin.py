@@ -55,7 +55,7 @@ hub = TupeModel.from_pretrained(folder, "checkpoint_last.pt", data, bpe=None)
 hub.task.load_dataset("valid")
 batches = hub.task.get_batch_iterator(hub.task.dataset("valid"), max_sentences=7).frozen_batches
 assert sum(map(len, batches)) == len(hub.task.dataset("valid")), "fairseq's own drops the last batch"
-from tupe.checkpoints.load import load_models, open_checkpoint
+from tupe.checkpoints.load import open_checkpoint
 checkpoint = open_checkpoint(folder + "/checkpoint_last.pt")
 checkpoint.model(data)
 changed()

@@ -18,7 +18,7 @@ from tupe.analysis.length import (
     mean_and_half_interval,
     plot_loss_by_length,
 )
-from tupe.checkpoints.electra import export_discriminator
+from tupe.checkpoints.edit import export_discriminator
 from tupe.util import UserError
 
 

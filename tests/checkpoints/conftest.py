@@ -9,7 +9,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.load import write_checkpoint
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.manifest import Content, Counts
 from tupe.data.corpus.settings import Settings

@@ -1,14 +1,9 @@
 """Opened checkpoints: read once, and built with the settings that were given."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 
-from tupe import safe_load as module
 from tupe.checkpoints.load import open_checkpoint
-from tupe.cli.main import main
-from tupe.models import TupeModel
 from tupe.util import UserError
 
 
@@ -54,29 +49,3 @@ def test_the_model_is_built_from_what_was_read(make_checkpoint, corpus, tmp_path
     assert before.keys() == opened.weights.keys()
     assert (opened.updates, str(opened)) == (0, str(tmp_path / "best.pt"))
     assert open_checkpoint(opened) is opened
-
-
-@pytest.mark.parametrize("command", ["export", "describe", "extend-positions"])
-def test_a_command_reads_its_checkpoint_once(command, make_checkpoint, corpus, tmp_path, monkeypatch):
-    path, reads, load = tmp_path / "best.pt", [], torch.load
-    make_checkpoint(path)
-    monkeypatch.setattr(module.torch, "load", lambda file, **options: reads.append(file) or load(file, **options))
-    arguments = {"export": [corpus, tmp_path / "out"], "describe": [], "extend-positions": [48, tmp_path / "longer.pt"]}
-    assert main([command, str(path), *map(str, arguments[command])]) == 0
-    assert reads == [str(path)]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda state: state.update(args=Namespace(task="translation", arch="fconv", encoder_layers="print()")),
-        lambda state: state["cfg"]["task"].update(task="multilingual_translation", left_pad_source="print()"),
-    ],
-)
-def test_settings_whose_text_fairseq_runs(change, make_checkpoint, corpus, tmp_path):
-    make_checkpoint(tmp_path / "best.pt")
-    changed(tmp_path / "best.pt", change)
-    with pytest.raises(UserError, match=r"old form \(args\)"):
-        open_checkpoint(tmp_path / "best.pt")
-    with pytest.raises(UserError, match=r"old form \(args\)"):
-        TupeModel.from_pretrained(tmp_path, "best.pt", corpus)

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 
 from tests.commands import run
 from tests.samples import write_checkpoint, write_task
-from tupe.checkpoints import fairseq_checkpoint
+from tupe.checkpoints import load as checkpoints
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
@@ -63,7 +63,7 @@ def fine_tune(path, data, num_classes, head=True, max_positions=32, **fields):
     for weight in model.parameters():  # as initialised, it would say nearly the same of every sentence
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, std=0.3)
-    fairseq_checkpoint.write_checkpoint(path, model, "tupe_tiny", cfg)
+    checkpoints.write_checkpoint(path, model, "tupe_tiny", cfg)
     return model.eval(), dictionary
 
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from tupe.checkpoints.electra import export_discriminator
-from tupe.checkpoints.fairseq_checkpoint import write_weights
+from tupe.checkpoints.edit import export_discriminator
+from tupe.checkpoints.load import write_weights
 from tupe.models import ElectraModel, TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.electra import draw
@@ -172,7 +172,7 @@ def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, f
     weights = {**vars(model.args), "_name": f"electra_{name}"}
     config = {key: value for key, value in weights.items() if key == "_name" or hasattr(TupeConfig, key)}
     config["generator_size"] = 2 / 3
-    write_weights(tmp_path / "electra.pt", config, model.state_dict(), 24, updates=7)
+    write_weights(tmp_path / "electra.pt", config, model.state_dict(), updates=7)
     assert export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt") == name
     exported = safe_load(tmp_path / "plain.pt")
     assert exported["cfg"]["model"]["_name"] == name

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.load import write_checkpoint
 from tupe.models import TupeModel
 
 

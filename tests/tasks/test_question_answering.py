@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from tests.criterions.test_sentence_prediction import local_part
 from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.load import write_checkpoint
 from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.criterions import sentence_prediction as worker_module

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe.checkpoints.fairseq_checkpoint import fill, write_checkpoint
-from tupe.checkpoints.foreign.head import task_of
+from tupe.checkpoints.foreign.head import refuse_several_labels, task_of
+from tupe.checkpoints.load import write_checkpoint
 from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, WINDOWS, model_fields, to_ours
 from tupe.data.qa.dataset import SPECIAL
 from tupe.models.checkpoint_config import saved_config
@@ -45,7 +45,9 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         model.register_classification_head(head, num_classes=len(out))
     if "span_head.weight" in state:
         model.register_span_head()
-    return model, config, fill(model, state, may_lack="encoder.lm_head.")
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("encoder.lm_head.")}
+    model.load_state_dict({**own, **state})
+    return model, config, [name for name in own if name not in state]
 
 
 def named_parts(index: Path) -> list[Path]:
@@ -74,8 +76,8 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
     origin, longest = config.get("fairseq") or {}, model.max_positions()
     task = criterion = None
     for head, layers in model.classification_heads.items():
-        multi_label = config.get("problem_type") == "multi_label_classification"
-        task, criterion = task_of(head, layers.out_proj.out_features, longest, multi_label)
+        refuse_several_labels(config.get("problem_type"))
+        task, criterion = task_of(head, layers.out_proj.out_features, longest)
     if getattr(model, "span_head", None) is not None:
         criterion = {"_name": "tupe_question_answering"}
         task = {**_question_answering(origin, longest), **criterion}

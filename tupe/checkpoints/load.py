@@ -1,22 +1,24 @@
-"""Open checkpoints: each file is read once, and its configuration checked, before a model is built from it."""
+"""Read checkpoints, build their models, and write models that were not trained here as checkpoints of fairseq."""
 
-from collections.abc import Mapping
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq import checkpoint_utils
+import torch
 from fairseq.data import Dictionary
-from fairseq.tasks import FairseqTask
+from fairseq.tasks import FairseqTask, setup_task
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-import tupe.models  # noqa: F401  fairseq builds a model by its name
-from tupe.fairseq_patches.checkpoints import labels_sha256, opened, refuse_other_labels
+import tupe.models  # noqa: F401  a task builds a model by its name
+from tupe.fairseq_patches.checkpoints import labels_sha256, refuse_other_labels
+from tupe.models import TupeModel
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import TupeConfig
 from tupe.models.heads import HEADS
-from tupe.safe_load import safe_load
-from tupe.util import UserError
+from tupe.safe_load import refuse_calls, safe_load
+from tupe.util import UserError, atomic
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,13 @@ class Checkpoint:
         Raises:
             UserError: the file lacks a head that the task needs, which would predict at random.
         """
-        cfg = {**self.state["cfg"], "task": {**self.task, **settings}}
-        (model,), task = load_models({self.path: {**self.state, "cfg": cfg}}, data)
+        refuse_calls(self.state, self.path)
+        task = setup_task(OmegaConf.create({**self.task, "data": str(data), **settings}), from_checkpoint=True)
+        model = task.build_model(OmegaConf.create(vars(self.config)), from_checkpoint=True)
         for name, built in model.state_dict().items():
             if name.startswith(HEADS) and (name not in self.weights or self.weights[name].shape != built.shape):
                 raise UserError(f"{self.path} has no {name} {tuple(built.shape)}. Use a fine-tuned checkpoint.")
+        model.load_state_dict(dict(self.weights))  # the model changes names in the dictionary
         return model, task
 
 
@@ -89,12 +93,56 @@ def open_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
     return Checkpoint(Path(checkpoint), state, saved_config(state, checkpoint))
 
 
-def load_models(states: Mapping[Path, dict[str, Any]], data: Path) -> tuple[list[nn.Module], FairseqTask]:
-    """Build the models in some checkpoints, on the CPU, and the task of the first, as fairseq does.
+def write_checkpoint(target: Path, model: TupeModel, name: str, *of_task: dict[str, Any] | None) -> None:
+    """Write `model`, of the architecture `name`, with its task and criterion as `write_weights` does."""
+    write_weights(target, model_config(model.args, name), model.state_dict(), *of_task)
 
-    The configurations in `states` were checked; `data` is a folder with the dictionaries.
+
+def model_config(args: Namespace, name: str) -> dict[str, Any]:
+    """Return the configuration of an encoder of the architecture `name`, without what fairseq added to its `args`."""
+    fields = {field: value for field, value in vars(args).items() if field in TupeConfig.__dataclass_fields__}
+    return {**fields, "_name": name}
+
+
+def write_weights(
+    target: Path,
+    config: dict[str, Any],
+    weights: dict[str, Tensor],
+    task: dict[str, Any] | None = None,
+    criterion: dict[str, Any] | None = None,
+    updates: int = 0,
+) -> None:
+    """Write a checkpoint for `--restore-file`, `--finetune-from-model` and `TupeModel.from_pretrained`.
+
+    There is no optimizer's state in it, so training that goes on from it begins its own.
+
+    Args:
+        target: a new file.
+        config: of the model.
+        weights: the model's parameters.
+        task: the task's configuration, by default that of `masked_lm`.
+        criterion: the criterion's configuration.
+        updates: the number of updates that the model was trained for.
     """
-    named = {str(path): state for path, state in states.items()}
-    with opened(named):
-        models, _, task = checkpoint_utils.load_model_ensemble_and_task([*named], {"data": str(data)})
-    return models, task
+    history = {"num_updates": updates, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
+    state = {
+        "args": None,
+        "cfg": {
+            "common": {"seed": 1},
+            "task": task or {"_name": "masked_lm", "data": "", "tokens_per_sample": config["max_positions"]},
+            "model": config,
+            **({} if criterion is None else {"criterion": criterion}),
+            "bpe": None,
+            "tokenizer": None,
+        },
+        "model": weights,
+        "optimizer_history": [history],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    write_state(target, state)
+
+
+def write_state(target: Path, state: dict[str, Any]) -> None:
+    """Write what a checkpoint holds to a new file, atomically."""
+    with atomic(target) as unfinished:
+        torch.save(state, unfinished)

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 from torch import Tensor
 
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.checkpoints.foreign.names import todays
+from tupe.checkpoints.load import write_checkpoint
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.summary import dictionary_of_size

@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.checkpoints.average import average, last_checkpoints
-    from tupe.checkpoints.fairseq_checkpoint import write_state
+    from tupe.checkpoints.edit import average, last_checkpoints
+    from tupe.checkpoints.load import write_state
 
     check_new(args.out)
     paths = args.checkpoints

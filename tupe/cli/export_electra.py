@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.checkpoints.electra import export_discriminator
+    from tupe.checkpoints.edit import export_discriminator
 
     check_new(args.target)
     name = export_discriminator(args.source, args.target)

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.checkpoints.extend import extend_positions
-    from tupe.checkpoints.fairseq_checkpoint import write_state
+    from tupe.checkpoints.edit import extend_positions
+    from tupe.checkpoints.load import write_state
 
     check_new(args.out)
     done = extend_positions(args.checkpoint, args.positions, args.rule)

@@ -2,10 +2,10 @@
 
 RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA, data2vec, DeBERTa's
 second and third version, and RoBERTa with the norms before the layers. OUT is then a folder: checkpoint, dictionary,
-tokenizer and manifest, a corpus to the other commands. Of our own exports OUT is a checkpoint, of the model as it is
-now, whether or not it was trained on.
+tokenizer and manifest, a corpus to the other commands. The original is run too, and the difference of the outputs is
+printed. Of our own exports OUT is a checkpoint, of the model as it is now, whether or not it was trained on.
 Example: tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
-         tupe import camembert-base/ models/camembert --language fr --verify
+         tupe import camembert-base/ models/camembert --language fr
          tupe import tupe-base checkpoints/tupe_base.pt
 """
 
@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-tokenizer", action="store_true", help="write none")
     add("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
     add("--language", help="language of its text, for the manifest (default: xx, any)")
-    add("--verify", action="store_true", help="run the original too, and compare what the two say")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -48,7 +47,6 @@ def run(args: argparse.Namespace) -> None:
         with_tokenizer=not args.no_tokenizer,
         bpe=args.bpe,
         language=args.language or "xx",
-        compare=args.verify,
     )
     print("\n".join(lines))
     print(f"wrote {args.out}: checkpoint.pt, and what prepare-glue and prepare-qa take as CORPUS")

@@ -40,8 +40,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.text import read_stream
     from tupe.analysis.warm_start import losses, masked_training_text
-    from tupe.checkpoints.fairseq_checkpoint import model_config, write_weights
-    from tupe.checkpoints.load import open_checkpoint
+    from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
     from tupe.checkpoints.warm_start.start import checkpoint_weights, difference, warm_start
     from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
     from tupe.models.describe import full_name
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
         print("rotary positions turn the words' queries and keys, which were not trained for it")
     if args.data is not None and not started.exact:
         print(losses(old, new, args.data, sequences, args.seed))
-    write_weights(args.out, model_config(new.args, new.args._name), weights, length)
+    write_weights(args.out, model_config(new.args, new.args._name), weights)
     print(f"wrote {args.out}, without the optimizer's state")
     if left:
         print(f"left behind, as what a task taught: {', '.join(left)}")

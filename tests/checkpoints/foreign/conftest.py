@@ -2,16 +2,16 @@
 
 import json
 from argparse import Namespace
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 import sentencepiece
 import torch
 from fairseq.data import Dictionary
+from fairseq.models.roberta.model import RobertaModel, base_architecture
 
 from tests.conftest import write
-from tupe.models.summary import dictionary_of_size
+from tupe.models import TupeModel
 
 LINES = [
     "The old house stands beside the river in New York since 1885 and Anna sees it from the sea.",
@@ -36,6 +36,7 @@ HARD = [
 ]
 SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 POSITIONS = 60
+LIKE_ROBERTA = ("roberta", "roberta-prelayernorm", "data2vec-text")
 
 
 def fill(model):
@@ -52,44 +53,45 @@ def write_json(path, content):
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-@pytest.fixture(scope="session")
-def bytes_of_text():
-    """A byte-level BPE of some text: its pieces by their numbers, and its merges."""
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=420, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(LINES * 3, trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
-    return model["vocab"], merges, tokenizer
+def opened(out, data=None):
+    return TupeModel.from_pretrained(str(out), "checkpoint.pt", str((data or out).resolve())).eval()
+
+
+def sentence_piece(prefix, size, **options):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 20), model_prefix=str(prefix), vocab_size=size, model_type="unigram",
+        minloglevel=2, hard_vocab_limit=False, **options,
+    )  # fmt: skip
+    return prefix.with_suffix(".model")
 
 
 @pytest.fixture(scope="session")
 def pieces(tmp_path_factory):
     """A SentencePiece model laid out as XLM-R's and CamemBERT's."""
-    prefix = tmp_path_factory.mktemp("pieces") / "model"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 20), model_prefix=str(prefix), vocab_size=220, model_type="unigram",
-        minloglevel=2, hard_vocab_limit=False,
-    )  # fmt: skip
-    return prefix.with_suffix(".model")
+    return sentence_piece(tmp_path_factory.mktemp("pieces") / "model", 220)
 
 
 @pytest.fixture(scope="session")
 def deberta_pieces(tmp_path_factory):
     """A SentencePiece model as DeBERTa's third version has it: bytes of what no piece has, and `[MASK]` not there."""
-    prefix = tmp_path_factory.mktemp("deberta_pieces") / "spm"
-    special = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
-    options = {f"{name}_id": number for number, name in enumerate(special)}
-    options |= {f"{name}_piece": piece for name, piece in special.items()}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 20), model_prefix=str(prefix), vocab_size=476, model_type="unigram",
-        minloglevel=2, hard_vocab_limit=False, byte_fallback=True, **options,
-    )  # fmt: skip
-    return prefix.with_suffix(".model")
+    options = {"byte_fallback": True}
+    for number, (name, piece) in enumerate({"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}.items()):
+        options |= {f"{name}_id": number, f"{name}_piece": piece}
+    return sentence_piece(tmp_path_factory.mktemp("deberta_pieces") / "spm", 476, **options)
+
+
+@pytest.fixture(scope="session")
+def bytes_of_text():
+    """A byte-level BPE of some text: its pieces in order, and the text of its merges."""
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=420, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(LINES * 3, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    merges = "".join(f"{pair if isinstance(pair, str) else ' '.join(pair)}\n" for pair in model["merges"])
+    return sorted(model["vocab"], key=model["vocab"].get), f"#version: 0.2\n{merges}"
 
 
 @pytest.fixture(scope="session")
@@ -104,18 +106,6 @@ def words():
     tokenizer.train_from_iterator(LINES * 3, trainer)
     vocabulary = tokenizer.get_vocab()
     return sorted(vocabulary, key=vocabulary.get)
-
-
-def fairseq_roberta(symbols, positions=POSITIONS, **options):
-    """fairseq's model and its options."""
-    from fairseq.models.roberta.model import RobertaModel, base_architecture
-
-    args = Namespace(
-        encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=24, encoder_attention_heads=2,
-        max_positions=positions, tokens_per_sample=positions, data="", arch="roberta_base", **options,
-    )  # fmt: skip
-    base_architecture(args)
-    return fill(RobertaModel.build_model(args, SimpleNamespace(source_dictionary=dictionary_of_size(symbols)))), args
 
 
 def in_2019(state):
@@ -134,21 +124,24 @@ def in_2019(state):
 
 @pytest.fixture(scope="session")
 def released(bytes_of_text, tmp_path_factory):
-    """`released()`: a folder as fairseq's `roberta.base`, the tokenizer beside it, and its model."""
-    vocabulary, merges, tokenizer = bytes_of_text
+    """`released()`: a folder as fairseq's `roberta.base`, the tokenizer beside it, and its model.
 
-    def make(change=lambda state: state, heads=(), **options):
-        folder = tmp_path_factory.mktemp("roberta.base")
-        numbers = {**vocabulary, "<|endoftext|>": len(vocabulary)}
-        write_json(folder / "encoder.json", numbers)
-        (folder / "vocab.bpe").write_text("#version: 0.2\n" + "".join(f"{m}\n" for m in merges), encoding="utf-8")
-        counts = Counter(str(number) for line in LINES for number in tokenizer.encode(line).ids)
-        dictionary = Dictionary()
-        for symbol in [*(s for s, _ in counts.most_common()), *(str(n) for n in numbers.values())]:
-            dictionary.add_symbol(symbol, counts.get(symbol, 0))
-        dictionary.pad_to_multiple_(8)
-        dictionary.save(str(folder / "dict.txt"))
-        model, args = fairseq_roberta(len(dictionary) + 1, **options)
+    `lines` are those of another dictionary.
+    """
+
+    def make(change=lambda state: state, heads=(), lines=None, **options):
+        folder, (symbols, merges) = tmp_path_factory.mktemp("roberta.base"), bytes_of_text
+        write_json(folder / "encoder.json", {s: number for number, s in enumerate([*symbols, "<|endoftext|>"])})
+        (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
+        write(folder / "dict.txt", lines or [f"{number} 1" for number in range(len(symbols), -1, -1)])
+        dictionary = Dictionary.load(str(folder / "dict.txt"))
+        dictionary.add_symbol("<mask>")
+        args = Namespace(
+            encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=24, encoder_attention_heads=2,
+            max_positions=POSITIONS, tokens_per_sample=POSITIONS, data="", arch="roberta_base", **options,
+        )  # fmt: skip
+        base_architecture(args)
+        model = fill(RobertaModel.build_model(args, SimpleNamespace(source_dictionary=dictionary)))
         for head, classes in heads:
             model.register_classification_head(head, num_classes=classes)
             fill(model)
@@ -158,64 +151,42 @@ def released(bytes_of_text, tmp_path_factory):
     return make
 
 
-def save_word_piece(folder, words, lower=True):
-    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
-    write_json(folder / "tokenizer_config.json", {"do_lower_case": lower, "tokenizer_class": "BertTokenizer"})
-
-
 @pytest.fixture(scope="session")
 def saved(bytes_of_text, pieces, deberta_pieces, words, tmp_path_factory):
     """`saved("bert")`: a folder as `save_pretrained` writes it, with a tokenizer, and its model."""
     transformers = pytest.importorskip("transformers")
 
-    def make(kind, head="ForMaskedLM", base=False, **fields):
-        folder = tmp_path_factory.mktemp(kind)
-        sizes, special = {**SIZES, "max_position_embeddings": POSITIONS}, {"pad_token_id": 1, "bos_token_id": 0}
-        if kind in ("roberta", "roberta-prelayernorm", "data2vec-text"):
-            vocabulary, merges, _ = bytes_of_text
-            symbols = ["<s>", "<pad>", "</s>", "<unk>", *sorted(vocabulary, key=vocabulary.get), "<mask>"]
+    def write_vocabulary(folder, kind):
+        """Return the number of symbols."""
+        if kind in LIKE_ROBERTA:
+            symbols = ["<s>", "<pad>", "</s>", "<unk>", *bytes_of_text[0], "<mask>"]
             write_json(folder / "vocab.json", {symbol: number for number, symbol in enumerate(symbols)})
-            text = "#version: 0.2\n" + "".join(f"{merge}\n" for merge in merges)
-            (folder / "merges.txt").write_text(text, encoding="utf-8")
-        elif kind in ("xlm-roberta", "camembert"):
-            number = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).get_piece_size()
-            symbols = range(number + (5 if kind == "camembert" else 2))
-            (folder / "sentencepiece.bpe.model").write_bytes(pieces.read_bytes())
-        elif kind == "deberta-v2":
-            symbols = range(sentencepiece.SentencePieceProcessor(model_file=str(deberta_pieces)).get_piece_size() + 1)
-            special = {"pad_token_id": 0}
-            (folder / "spm.model").write_bytes(deberta_pieces.read_bytes())
-            write_json(folder / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"})
-        elif kind == "mpnet":
+            (folder / "merges.txt").write_text(bytes_of_text[1], encoding="utf-8")
+            return len(symbols)
+        if kind in ("xlm-roberta", "camembert", "deberta-v2"):
+            model, more = (deberta_pieces, 1) if kind == "deberta-v2" else (pieces, 5 if kind == "camembert" else 2)
+            name = "spm.model" if kind == "deberta-v2" else "sentencepiece.bpe.model"
+            (folder / name).write_bytes(model.read_bytes())
+            return len(sentencepiece.SentencePieceProcessor(model_file=str(model))) + more
+        symbols = words
+        if kind == "mpnet":
             rest = [word for word in words if word not in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
             symbols = ["<s>", "<pad>", "</s>", "<unk>", *rest, "<mask>"]
-            save_word_piece(folder, symbols)
-        else:
-            symbols, special = words, {"pad_token_id": 0}
-            save_word_piece(folder, symbols)
-        if kind in ("roberta", "roberta-prelayernorm", "data2vec-text", "xlm-roberta", "camembert", "mpnet"):
-            sizes["max_position_embeddings"] += 2
-        if kind == "distilbert":
-            sizes = {"n_layers": 2, "dim": 16, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": POSITIONS}
-        config = transformers.CONFIG_MAPPING[kind](**{"vocab_size": len(symbols), **sizes, **special, **fields})
-        auto = getattr(transformers, f"AutoModel{head}")
-        model = fill(auto.from_config(config))
-        (model.base_model if base else model).save_pretrained(folder)
-        return folder, model.base_model if base else model
+        write(folder / "vocab.txt", symbols)
+        tokenizer = {"mpnet": "MPNetTokenizer"}.get(kind, "BertTokenizer")
+        write_json(folder / "tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": tokenizer})
+        return len(symbols)
+
+    def make(kind, head="ForMaskedLM", base=False, **fields):
+        folder = tmp_path_factory.mktemp(kind)
+        sizes = {"n_layers": 2, "dim": 16, "n_heads": 2, "hidden_dim": 24} if kind == "distilbert" else SIZES
+        from_two = kind in (*LIKE_ROBERTA, "xlm-roberta", "camembert", "mpnet")
+        fields = {"max_position_embeddings": POSITIONS + 2 * from_two, "pad_token_id": int(from_two), **fields}
+        fields = {"vocab_size": write_vocabulary(folder, kind), **sizes, **fields}
+        config = transformers.CONFIG_MAPPING[kind](**fields)
+        model = fill(getattr(transformers, f"AutoModel{head}").from_config(config))
+        model = model.base_model if base else model
+        model.save_pretrained(folder)
+        return folder, model
 
     return make
-
-
-def write_glue(folder):
-    """CoLA and RTE with few rows."""
-    lines = ["\t".join(["a", str(row % 2), "*", LINES[row % 4]]) for row in range(16)]
-    for split in ("train", "dev"):
-        write(folder / f"CoLA/{split}.tsv", lines)
-    last = "4\t two  spaces and\u00a0another "
-    write(folder / "CoLA/test.tsv", ["index\tsentence", *(f"{row}\t{LINES[row % 4]}" for row in range(4)), last])
-    head, label = "index\tsentence1\tsentence2", ("entailment", "not_entailment")
-    pairs = [f"{row}\t{LINES[row % 4]}\t{LINES[(row + 1) % 4]}\t{label[row % 2]}" for row in range(16)]
-    for split in ("train", "dev"):
-        write(folder / f"RTE/{split}.tsv", [f"{head}\tlabel", *pairs])
-    write(folder / "RTE/test.tsv", [head, *(pair.rpartition("\t")[0] for pair in pairs)])
-    return folder

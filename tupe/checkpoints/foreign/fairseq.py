@@ -1,15 +1,25 @@
 """Read a folder that fairseq released: `model.pt` with the options of its training, whose text is never run."""
 
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fairseq.data import Dictionary
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta.model import base_architecture
 from torch import Tensor
 
 from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, from_fairseq
+from tupe.checkpoints.foreign.tokenizer import Tokenizer, byte_level, sentence_piece
+from tupe.checkpoints.foreign.vocabulary import by_role
+from tupe.data.corpus.tokenizers import MODEL
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.safe_load import safe_load
+from tupe.util import read_json
 
 WEIGHTS, DICTIONARY = "model.pt", "dict.txt"
 
@@ -27,29 +37,42 @@ METERS = [
 ]
 
 
-def read(folder: Path, head: str | None = None) -> Foreign:
-    """Read the model in a folder, with the one of its classification heads that is asked for."""
-    path = folder / WEIGHTS
-    state = safe_load(path, METERS)
+def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool) -> Foreign:
+    """Read a folder, with the one of its classification heads that is asked for.
+
+    The rows of `<s>` and `</s>` are 0 and 2, which fairseq's tasks train. fairseq's hub and Transformers take the last
+    rows of these names, which differ where a dictionary repeats them (`#fairseq:overwrite`), as CamemBERT's does.
+    """
+    state = safe_load(folder / WEIGHTS, METERS)
     options = vars(state["args"]) if state.get("args") is not None else state["cfg"]["model"]
     weights = from_fairseq({name: tensor.float() for name, tensor in state["model"].items()})
-    prefix = f"{HEAD}{head}."
-    heads = dict.fromkeys(name[len(HEAD) :].partition(".")[0] for name in weights if name.startswith(HEAD))
-    for name in [name for name in weights if name.startswith(HEAD)]:
-        tensor = weights.pop(name)
-        if name.startswith(prefix):
-            weights[HEAD + name[len(prefix) :]] = tensor
-    left = [f"the classification head {name} (--head {name} keeps it)" for name in heads if name != head]
+    heads, prefix = {name: weights.pop(name) for name in [*weights] if name.startswith(HEAD)}, f"{HEAD}{head}."
+    kept = {name[len(prefix) :]: tensor for name, tensor in heads.items() if name.startswith(prefix)}
+    fields = _fields(options, weights)
+    dictionary = read_dictionary(folder / DICTIONARY)
+    roles = (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk(), dictionary.index(MASK))
+    symbols, tokenizer = _tokenizer(dictionary, folder if bpe is None else bpe, with_tokenizer)
+    original = _original(Namespace(**{**options, **fields, "data": ""}), state["model"], dictionary, head, kept)
+
+    def run(tokens: Tensor, *_: object) -> dict[str, Tensor]:
+        said = {"features": original(tokens, features_only=True)[0]}
+        if foreign.has_lm_head:
+            said["logits"] = original(tokens)[0]
+        if head is not None:
+            said["head"] = original(tokens, classification_head_name=head)[0]
+        return said
+
     foreign = Foreign(
         kind="RoBERTa of fairseq",
-        path=path,
-        fields=_fields(options, weights),
+        fields=fields,
         weights=weights,
-        rows=len(weights[POSITIONS]) + 2,
-        files=[path],
-        left=left,
+        vocabulary=by_role(symbols, dict(zip((*FAIRSEQ_SYMBOLS, MASK), roles))),
+        tokenizer=tokenizer,
+        run=run,
+        files=[folder / WEIGHTS, folder / DICTIONARY],
+        left=[name for name in heads if not name.startswith(prefix)],
+        head=kept,
     )
-    foreign.tie()
     return foreign
 
 
@@ -60,3 +83,28 @@ def _fields(options: Mapping[str, Any], weights: dict[str, Tensor]) -> dict[str,
     # in 2019 the option of this name was about the embeddings; a norm behind the last layer says what the layers are
     known["encoder_normalize_before"] = f"{ENCODER}layer_norm.weight" in weights
     return {**BERT, **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}
+
+
+def _tokenizer(dictionary: Dictionary, folder: Path, wanted: bool) -> tuple[list[str], Tokenizer]:
+    """Return the dictionary's symbols, as pieces where they are numbers of these, and the tokenizer in a folder."""
+    encoder = folder / "encoder.json"
+    if (folder / MODEL).is_file():
+        return dictionary.symbols, sentence_piece(folder / MODEL) if wanted else Tokenizer()
+    if not wanted and not encoder.is_file():
+        return dictionary.symbols, Tokenizer()
+    pieces = {str(number): piece for piece, number in read_json(encoder).items()}
+    symbols = [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
+    return symbols, byte_level(encoder, folder / "vocab.bpe") if wanted else Tokenizer()
+
+
+def _original(
+    args: Namespace, state: dict[str, Tensor], dictionary: Dictionary, head: str | None, of_head: dict[str, Tensor]
+) -> RobertaModel:
+    """Build fairseq's own model. PyTorch refuses another dictionary, whose size differs."""
+    args.tokens_per_sample = args.max_positions
+    base_architecture(args)
+    model = RobertaModel.build_model(args, SimpleNamespace(source_dictionary=dictionary))
+    if head is not None:
+        model.register_classification_head(head, num_classes=len(of_head["out_proj.weight"]))
+    model.load_state_dict(dict(state), strict=False)  # some files lack the decoder, tied to the embedding
+    return model.eval()

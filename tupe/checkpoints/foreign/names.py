@@ -13,10 +13,6 @@ WORDS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "input_positions.weight"
 SEGMENTS = ENCODER + "input_segments.weight"
 OUTPUT = LM_HEAD + "weight"
-#: The vectors of Shaw et al., within a layer.
-RELATIVE_KEY = "self_attn.relative.key"
-#: The layer norm of DeBERTa's table of distances.
-DISTANCES_NORM = ENCODER + "position_bias.embeddings.layer_norm."
 #: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.heads`).
 POOLER = "pooler."
 #: The classification head of an import, whatever it is called: the last part is `dense` or `out_proj`.
@@ -56,26 +52,16 @@ def from_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Family(NamedTuple):
-    """The names of a model of Transformers.
+    """The names of a model of Transformers."""
 
-    base: what comes before the encoder's names where a model has a head; nothing where it has none.
-    layer: what comes before the names of layer `{}`.
-    query_key_value: which we have in one, in this order.
-    of_layer: the others of a layer -> ours within one.
-    embeddings: of the encoder -> ours within it. The positions and token types are not among them.
-    lm_head: outside the encoder -> ours within the language-model head.
-    head: the two layers of the classification head, one of which may be the pooler's.
-    first_position: the row of the table of positions that the first word gets; `None` for that behind the padding's.
-    """
-
-    base: str
-    layer: str
-    query_key_value: tuple[str, str, str]
-    of_layer: dict[str, str]
-    embeddings: dict[str, str]
-    lm_head: dict[str, str]
-    head: tuple[str, str]
-    first_position: int | None
+    base: str  # what comes before the encoder's names
+    layer: str  # what comes before the names of layer `{}`
+    query_key_value: tuple[str, str, str]  # which we have in one
+    of_layer: dict[str, str]  # the others of a layer -> ours within one
+    embeddings: dict[str, str]  # of the encoder, without positions and token types -> ours within it
+    lm_head: dict[str, str]  # outside the encoder -> ours within the language-model head
+    head: tuple[str, str]  # the two layers of the classification head
+    first_position: int | None  # the first word's row of the table of positions; `None`: that behind the padding's
 
 
 _BERT = Family(
@@ -182,77 +168,54 @@ FAMILIES = {
             "encoder.rel_embeddings.": "position_bias.embeddings.table.",
             "encoder.LayerNorm.": "position_bias.embeddings.layer_norm.",
         },
+        lm_head={  # the second of each where `config.json` says `legacy: false`
+            **_BERT.lm_head,
+            "lm_predictions.lm_head.dense.": "dense.",
+            "lm_predictions.lm_head.LayerNorm.": "layer_norm.",
+            "lm_predictions.lm_head.bias": "bias",
+        },
         head=("pooler.dense.", "classifier."),
     ),
 }
 
 
-def from_transformers(
-    state: Mapping[str, Tensor], family: Family, padding: int, relative_key: bool = False, absolute: bool = True
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the parameters of a model of Transformers under our names, and the names of those left behind.
+def from_transformers(state: Mapping[str, Tensor], family: Family, layers: int, padding: int) -> dict[str, Tensor]:
+    """Return the parameters of a masked language model of Transformers under our names.
 
     The vector of token type 0, which every word of a single text gets, goes into the positions; the difference of the
-    other is that of our second segment. A head is called `classification_heads.dense` and `.out_proj`, and a pooler
-    whose head is not there `pooler.dense`.
+    other is that of our second segment. A model without absolute positions has both in its segments.
 
     Args:
-        state: with a prefix, where the model has a head, or without.
+        state: the model's.
+        family: its names.
+        layers: how many it has.
         padding: the number of the padding symbol, which RoBERTa counts its positions from.
-        relative_key: whether each layer adds vectors by distance to its keys (Shaw et al.).
-        absolute: whether the words have absolute positions; if not, a table of these is left behind.
-
-    Raises:
-        KeyError: for a parameter that is missing.
     """
-    state = {name.replace(".gamma", ".weight").replace(".beta", ".bias"): tensor for name, tensor in state.items()}
-    base = family.base if any(name.startswith(family.base) for name in state) else ""
-    left, found = dict.fromkeys(name for name in state if not name.endswith("position_ids")), {}
-
-    def take(name: str) -> Tensor:
-        left.pop(name, None)
-        return state[name]
-
-    def both(theirs: str, ours: str) -> None:
-        """Take the weight and bias of a layer, or one tensor."""
-        for name in [name for name in state if name.startswith(theirs)]:
-            found[ours + name[len(theirs) :]] = take(name)
-
-    for theirs, ours in family.embeddings.items():
-        both(base + theirs, ENCODER + ours)
+    found = {}
+    tables = {family.base + theirs: ENCODER + ours for theirs, ours in family.embeddings.items()}
+    tables |= {theirs: LM_HEAD + ours for theirs, ours in family.lm_head.items()}
+    for layer in range(layers):
+        theirs, ours = family.base + family.layer.format(layer), f"{ENCODER}layers.{layer}."
+        tables |= {theirs + part: ours + name for part, name in family.of_layer.items()}
+        for of in ("weight", "bias"):
+            found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat(
+                [state[theirs + x + of] for x in family.query_key_value]
+            )
+    for name, tensor in state.items():
+        for theirs, ours in tables.items():
+            if name.startswith(theirs):
+                found[ours + name[len(theirs) :]] = tensor
     first = padding + 1 if family.first_position is None else family.first_position
-    positions = base + "embeddings.position_embeddings.weight"
-    positions = take(positions)[first:] if absolute else None
-    types = base + "embeddings.token_type_embeddings.weight"
-    if types in state:
-        zero, *others = take(types)
-        if len(others) > 1:
-            left[f"{types} of types above 1"] = None
+    positions = state.get(family.base + "embeddings.position_embeddings.weight")
+    types = state.get(family.base + "embeddings.token_type_embeddings.weight")
+    if types is not None:
+        zero, one = types[0], types[min(1, len(types) - 1)]
         if positions is None:
-            found[SEGMENTS] = torch.stack([zero, (others or [zero])[0]])
+            found[SEGMENTS] = torch.stack([zero, one])
         else:
             positions = positions + zero
-            if others:
-                found[SEGMENTS] = torch.stack([torch.zeros_like(zero), others[0] - zero])
+            if len(types) > 1:
+                found[SEGMENTS] = torch.stack([torch.zeros_like(zero), one - zero])
     if positions is not None:
-        found[POSITIONS] = positions
-    layer = 0
-    while any(name.startswith(base + family.layer.format(layer)) for name in state):
-        theirs, ours = base + family.layer.format(layer), f"{ENCODER}layers.{layer}."
-        for of in ("weight", "bias"):
-            found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat([take(theirs + x + of) for x in family.query_key_value])
-            for part, name in family.of_layer.items():
-                found[ours + name + of] = take(theirs + part + of)
-        if relative_key:  # which counts from the key to the query
-            found[ours + RELATIVE_KEY] = take(theirs + "attention.self.distance_embedding.weight").flip(0)
-        layer += 1
-    for theirs, ours in family.lm_head.items():
-        both(theirs, LM_HEAD + ours)
-    dense, out = family.head
-    if base == "":
-        dense = dense.removeprefix(family.base)
-    whole = {dense + "weight", out + "weight"} <= state.keys()  # the head of tokens has no pooler before it
-    both(dense, (HEAD if whole else POOLER) + "dense.")
-    if whole:
-        both(out, HEAD + "out_proj.")
-    return found, list(left)
+        found[POSITIONS] = positions[first:]
+    return found

@@ -1,163 +1,148 @@
-"""Read a folder of Transformers' `save_pretrained`: configuration and weights."""
+"""Read a folder of Transformers' `save_pretrained` by its own classes, which never run code from the folder."""
 
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from tupe.checkpoints.foreign import deberta
+from tupe.checkpoints.foreign.head import refuse_several_labels
 from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, SEGMENTS, from_transformers
-from tupe.checkpoints.from_transformers import named_parts, read_weights
+from tupe.checkpoints.foreign.tokenizer import Tokenizer, from_json, sentence_piece
+from tupe.checkpoints.foreign.vocabulary import by_role
+from tupe.data.corpus.tokenizers import MODEL
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
 from tupe.safe_load import safe_load
-from tupe.util import UserError, read_json
+from tupe.util import UserError
 
-CONFIG, PICKLED = "config.json", "pytorch_model.bin"
-
-#: Activation of Transformers -> fairseq's, which compute the same.
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_accurate",
-    "gelu_fast": "gelu_accurate",
-    "gelu_pytorch_tanh": "gelu_accurate",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-#: Kinds whose language-model head has gelu, whatever the layers have.
-_GELU_HEADS = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "mpnet", "electra", "roberta-prelayernorm")
-_POSITIONS = "position_embeddings.weight"
-#: Fields of DistilBERT -> what the others call them.
-_DISTILBERT = {
-    "n_layers": "num_hidden_layers",
-    "n_heads": "num_attention_heads",
-    "dim": "hidden_size",
-    "hidden_dim": "intermediate_size",
-    "activation": "hidden_act",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "seq_classif_dropout": "classifier_dropout",
-}
+#: Activation of Transformers -> fairseq's, where their names differ.
+_ACTIVATIONS = {"gelu_python": "gelu"}
+_ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_accurate")
 #: Activation of the classification head between its two layers.
 _HEAD_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}
-_ONE_SEPARATOR = ("bert", "distilbert", "electra", deberta.KIND)
-#: What Transformers has where `config.json` says nothing.
-_EPS = {deberta.KIND: 1e-7}
+_ONE_SEPARATOR = ("bert", "distilbert", "electra", "deberta-v2")
+_FILES = ("*.json", "model*.safetensors", "pytorch_model*.bin", "vocab.txt", "merges.txt")
+_TRUSTED = {"local_files_only": True, "trust_remote_code": False}
 
 
-def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
-    """Return what a folder holds, and its `config.json`.
+def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool) -> Foreign:
+    """Read a folder.
 
     Raises:
-        UserError: the model computes what ours cannot, by a field of its configuration or a parameter of its layers.
+        UserError: a layer has parameters that its model does not have.
     """
-    path = folder / CONFIG
-    config = read_json(path)
-    kind = config["model_type"]
-    relative_key = kind == "bert" and config.get("position_embedding_type") == "relative_key"
-    _refuse(path, kind, {**config, "position_embedding_type": "absolute"} if relative_key else config)
-    files, state = _weights(folder)
-    state = {name: tensor.float() for name, tensor in state.items()}
-    padding = config.get("pad_token_id")
-    padding = (0 if kind in _ONE_SEPARATOR else 1) if padding is None else padding
-    family, absolute, distances = FAMILIES[kind], not relative_key, None
-    if kind == deberta.KIND:
-        distances = deberta.fields(path, config)
-        family, absolute = deberta.family(config), distances["absolute"] == "input"
-    weights, left = from_transformers(state, family, padding, relative_key, absolute)
-    fields = _fields(kind, config, weights)
-    if distances is not None:
-        fields |= distances
-        left = deberta.fit(fields, weights, left)
+    import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
+    transformers.logging.disable_progress_bar()
+    files = [path for pattern in _FILES for path in sorted(folder.glob(pattern))]
+    for path in files:
+        if path.suffix == ".bin":
+            safe_load(path)  # PyTorch does not compare the checksums in a file
+
+    def load(auto: type) -> tuple[Any, dict[str, Tensor], list[str]]:
+        """Return a model, the parameters that are in the folder, and the names of those it left there."""
+        model, info = auto.from_pretrained(folder, output_loading_info=True, dtype=torch.float32, **_TRUSTED)
+        state = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
+        return model.eval(), state, sorted(info["unexpected_keys"])
+
+    original, state, left = load(transformers.AutoModelForMaskedLM)
+    config = original.config
+    kind = config.model_type
+    family, head = FAMILIES[kind], {}
     if strange := [name for name in left if f".{family.layer.partition('{}')[0]}" in f".{name}"]:
-        raise UserError(f"{files[0]} has {strange[0]} in a layer, which a {kind} does not have. Merge its adapters.")
+        raise UserError(f"{folder} has {strange[0]} in a layer, which a {kind} does not have. Merge its adapters.")
+    weights = from_transformers(state, family, config.num_hidden_layers, config.pad_token_id)
+    if with_head or with_pooler:
+        classifier, of_head, _ = load(transformers.AutoModelForSequenceClassification)
+        parts = ("dense", "out_proj") if with_head else ("dense",)
+        head = {f"{a}.{b}": of_head[theirs + b] for a, theirs in zip(parts, family.head) for b in ("weight", "bias")}
+        left = [name for name in left if name not in of_head]
+    if with_head:
+        refuse_several_labels(classifier.config.problem_type)
+
+    def run(tokens: Tensor, words: Tensor, segments: Tensor | None) -> dict[str, Tensor]:
+        inputs = {"input_ids": tokens, "attention_mask": words.long()}
+        if segments is not None:
+            inputs["token_type_ids"] = segments
+        said = {"features": original.base_model(**inputs).last_hidden_state}
+        if foreign.has_lm_head:
+            said["logits"] = original(**inputs).logits
+        if with_head:
+            said["head"] = classifier(**inputs).logits
+        return said
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_TRUSTED)
     foreign = Foreign(
         kind=f"{kind} of Transformers",
-        path=path,
-        fields=fields,
+        fields=_fields(config, weights),
         weights=weights,
-        rows=len(next(t for name, t in state.items() if name.endswith(_POSITIONS))) if absolute else 0,
-        files=[path, *files],
-        classes=_classes(config),
-        multi_label=config.get("problem_type") == "multi_label_classification",
+        vocabulary=by_role(*_symbols(tokenizer, config.vocab_size)),
+        tokenizer=_tokenizer(folder, tokenizer) if with_tokenizer else Tokenizer(),
+        run=run,
+        files=files,
         left=left,
+        head=head,
+        classes=_classes(config),
     )
-    foreign.tie()
-    if foreign.has_lm_head and kind in _GELU_HEADS:
-        assert fields["activation_fn"] == "gelu", f"{path}: the language-model head has gelu, and hidden_act is another"
-    return foreign, config
+    return foreign
 
 
-def _refuse(path: Path, kind: str, config: dict[str, Any]) -> None:
-    """Refuse what changes the function of the weights and has no counterpart."""
-    usual: dict[str, Any] = {
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-        "add_cross_attention": False,
-        "pruned_heads": {},
-        "quantization_config": None,
-        "sparsify": None,
-        "relative_attention_num_buckets": 32,  # MPNet in Transformers computes 32 whatever it says
-    }
-    if kind == deberta.KIND:
-        usual |= deberta.usual(config)
-    for name, value in usual.items():
-        if config.get(name, value) not in (value, None):
-            raise UserError(f"{path}: {name} is {config[name]!r:.60}, and only {value!r} can be imported.")
-
-
-def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
-    """Return the files of the weights, and all tensors."""
-    if any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json")):
-        index = folder / "model.safetensors.index.json"
-        return [index if index.is_file() else folder / "model.safetensors"], read_weights(folder)
-    index = folder / f"{PICKLED}.index.json"
-    files = named_parts(index) if index.is_file() else [folder / PICKLED]
-    tensors: dict[str, Tensor] = {}
-    for file in files:
-        tensors.update(safe_load(file))
-    return files, tensors
-
-
-def _fields(kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
-    if kind == "distilbert":
-        usual = {usual: config[name] for name, usual in _DISTILBERT.items() if name in config}
-        config = {**usual, **config, "layer_norm_eps": 1e-12}
-    width, longest = config["hidden_size"], config.get("max_position_embeddings", 512)
+def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
+    kind, width = config.model_type, config.hidden_size
+    distil = kind == "distilbert"
+    activation = config.activation if distil else config.hidden_act
     fields = {
         **BERT,
-        "encoder_layers": config["num_hidden_layers"],
+        "encoder_layers": config.num_hidden_layers,
         "encoder_embed_dim": width,
-        "encoder_attention_heads": config["num_attention_heads"],
-        "encoder_ffn_embed_dim": config["intermediate_size"],
-        "activation_fn": _ACTIVATIONS[config.get("hidden_act", "gelu")],
+        "encoder_attention_heads": config.num_attention_heads,
+        "encoder_ffn_embed_dim": config.hidden_dim if distil else config.intermediate_size,
+        "activation_fn": _ACTIVATIONS.get(activation, activation),
         "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
-        "dropout": config.get("hidden_dropout_prob", 0.1),
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-        "layer_norm_eps": config.get("layer_norm_eps", _EPS.get(kind, 1e-12)),
-        "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else longest,
+        "dropout": config.dropout if distil else config.hidden_dropout_prob,
+        "attention_dropout": config.attention_dropout if distil else config.attention_probs_dropout_prob,
+        "layer_norm_eps": 1e-12 if distil else config.layer_norm_eps,
+        "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else config.max_position_embeddings,
         "encoder_normalize_before": kind == "roberta-prelayernorm",
+        "segment": "input" if SEGMENTS in weights else "none",
+        "pair_separators": 1 if kind in _ONE_SEPARATOR else 2,
     }
-    narrow = config.get("embedding_size", width) if kind == "electra" else width
-    if narrow != width:
-        fields["embedding_dim"] = narrow
-    if SEGMENTS in weights:
-        fields["segment"] = "input"
-    if kind in _ONE_SEPARATOR:
-        fields["pair_separators"] = 1
-    if kind == deberta.KIND:
-        fields["pooler_activation_fn"] = _ACTIVATIONS[config.get("pooler_hidden_act", "gelu")]
-    elif POSITIONS not in weights:
-        fields |= {"absolute": "none", "relative": "shaw", "sharing": "none"}
-        fields["relative_max_distance"] = fields["max_positions"] - 1
     if kind == "mpnet":
         fields["relative"] = "bucketed"
+    if kind == "electra" and config.embedding_size != width:
+        fields["embedding_dim"] = config.embedding_size
+    if kind == "deberta-v2":
+        fields["absolute"] = "input" if POSITIONS in weights else "none"
+        fields["pooler_activation_fn"] = _ACTIVATIONS.get(config.pooler_hidden_act, config.pooler_hidden_act)
+        if config.relative_attention:
+            farthest = config.max_relative_positions
+            fields["relative"] = "deberta"
+            fields["relative_buckets"] = max(0, config.position_buckets)
+            fields["relative_max_distance"] = config.max_position_embeddings if farthest < 1 else farthest
     return fields
 
 
-def _classes(config: dict[str, Any]) -> list[str] | None:
+def _classes(config: Any) -> list[str] | None:
     """Return the names of the classes by their numbers; those that Transformers makes up are none."""
-    names = config.get("id2label") or {}
-    found = [names[str(i)] for i in range(len(names))]
-    return None if found == [f"LABEL_{i}" for i in range(len(found))] else found
+    found = [config.id2label[number] for number in range(config.num_labels)]
+    return None if found == [f"LABEL_{number}" for number in range(len(found))] else found
+
+
+def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int]]:
+    """Return the symbols of a table's rows, and the rows of ours."""
+    symbols: list[str | None] = [None] * rows
+    for name, number in tokenizer.get_vocab().items():
+        symbols[number] = None if name.endswith("NOTUSED") else name  # CamemBERT's, which no text has
+    first, last = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
+    names = (first, tokenizer.pad_token, last, tokenizer.unk_token, tokenizer.mask_token)
+    return symbols, dict(zip((*FAIRSEQ_SYMBOLS, MASK), tokenizer.convert_tokens_to_ids([*names])))
+
+
+def _tokenizer(folder: Path, tokenizer: Any) -> Tokenizer:
+    for name in (MODEL, "spm.model"):  # what Transformers makes of SentencePiece knows neither bytes nor all of Unicode
+        if (folder / name).is_file():
+            return sentence_piece(folder / name)
+    return from_json(tokenizer.backend_tokenizer.to_str(), ())

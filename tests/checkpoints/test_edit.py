@@ -1,12 +1,60 @@
-"""More positions: what was there is there, distances go on, the optimizer's state goes along, training resumes."""
+"""Checkpoints made of checkpoints: the mean of a run's, and more positions, with which training resumes."""
 
 import pytest
 import torch
 
 from tests.fairseq_patches.conftest import trainer
-from tupe.checkpoints.extend import Axes, extend_positions
+from tupe.checkpoints.edit import Axes, average, extend_positions, last_checkpoints
 from tupe.cli.main import main
 from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative
+from tupe.util import UserError
+
+
+@pytest.fixture
+def save(tmp_path):
+    """`save("checkpoint1.pt", 1, task={"source_lang": "en"})`: a checkpoint whose parameters are all 1."""
+
+    def save(name, value, **cfg):
+        shared = torch.full((2, 3), float(value), dtype=torch.float16)
+        model = {"a": shared, "b": shared, "count": torch.tensor(3)}
+        state = {"model": model, "cfg": {"model": {"_name": "x"}, **cfg}, "last_optimizer_state": {"exp_avg": shared}}
+        torch.save({**state, "optimizer_history": [{"num_updates": value}], "extra_state": {}}, tmp_path / name)
+        return tmp_path / name
+
+    return save
+
+
+def test_is_the_mean_and_shared_tensors_stay_one(save, tmp_path):
+    for number in (1, 2, 6):
+        save(f"checkpoint_1_{number}.pt", number)
+    save("checkpoint1.pt", 100)
+    assert main(["average-checkpoints", str(tmp_path / "out.pt"), str(tmp_path), "--last", "2"]) == 0
+    state = torch.load(tmp_path / "out.pt", weights_only=True)
+    torch.testing.assert_close(state["model"]["a"], torch.full((2, 3), 4.0, dtype=torch.float16))
+    assert state["model"]["a"].data_ptr() == state["model"]["b"].data_ptr()
+    assert state["model"]["count"] == 3
+    assert state["last_optimizer_state"] is None
+    assert state["optimizer_history"] == [{"num_updates": 6}]
+
+
+def test_epochs_are_sorted_as_numbers(save, tmp_path):
+    for number in (2, 10, 9):
+        save(f"checkpoint{number}.pt", number)
+    save("checkpoint_best.pt", 0)
+    assert [path.name for path in last_checkpoints(tmp_path, 2)] == ["checkpoint9.pt", "checkpoint10.pt"]
+    with pytest.raises(UserError, match=r"has 3 checkpoints of updates or epochs, not 4"):
+        last_checkpoints(tmp_path, 4)
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [("model", "relative"), ("model", "dictionary_sha256"), ("task", "labels_sha256"), ("task", "source_lang"),
+     ("common", "seed"), ("checkpoint", "save_dir")],
+)  # fmt: skip
+def test_the_mean_of_other_runs_is_refused(part, field, save):
+    first, second = ({part: {"_name": "x", field: value}} for value in ("one", "other"))
+    with pytest.raises(UserError, match=rf"differ in {field}\.$"):
+        average([save("checkpoint1.pt", 1, **first), save("checkpoint2.pt", 1, **second)])
 
 
 def extended(module, name, new, rule):
