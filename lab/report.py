@@ -5,6 +5,7 @@ Example: python -m lab.report --size length --print longer
 """
 
 import argparse
+import functools
 import re
 import textwrap
 from pathlib import Path
@@ -37,29 +38,27 @@ def read_results(size: str, records: Path) -> Results:
 def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
     """Write the blocks between marks, and the figures in `images` beside the document; return the written files.
 
-    A mark names a study: one in `configs/study`, or the file `size`.
+    A mark names a study, or several joined by `+`: one in `configs/study`, or the file `size`.
 
     Raises:
         UserError: the document shows a study of which there are no records, so that its tables would be lost.
     """
-    found: dict[str, Results] = {}
+    read = functools.cache(lambda study: read_results(size if Path(size).stem == study else study, records))
     written = [document]
 
     def block(match: re.Match) -> str:
         study, name = match["study"], match["block"]
-        if study not in found:
-            found[study] = read_results(size if Path(size).stem == study else study, records)
-        results = found[study]
-        if not results.records and re.search(r"^(\||!\[)", match[0], re.MULTILINE):
+        studies = [read(one) for one in study.split("+")]
+        if not studies[0].records and re.search(r"^(\||!\[)", match[0], re.MULTILINE):
             raise UserError(f"No records of {study} in {records}, and {document} shows some. Set --records.")
         if name in FIGURES:
             plot, title, ending = FIGURES[name]
             picture = document.parent / "images" / f"study_{study}{ending}.png"
-            drawn = plot(results, picture)
+            drawn = plot(*studies, picture)
             written.extend([picture] if drawn else [])
             lines = [f"![{title}](images/{picture.name})"] if drawn else ["There is no picture yet."]
         else:
-            lines = BLOCKS[name](results)
+            lines = BLOCKS[name](*studies)
         lines = [line if line.startswith(("|", "!")) else textwrap.fill(line, 100) for line in lines]
         return "\n".join([match[1], *lines, "", match["end"]])
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from scipy.special import stdtrit
 from scipy.stats import spearmanr
@@ -29,8 +29,6 @@ STEPS = (
     ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
     ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
 )
-#: The rows of the README, beside the baseline.
-HEADLINE = ("tupe_a", "tupe_r", "shaw", "t5")
 _MODES = ("training", "inference")
 _NONE = "–"
 #: A model this many bits below the model without positions has learnt word order.
@@ -68,6 +66,11 @@ class Results:
     def trained(self) -> list[str]:
         """The systems that have been pre-trained, in the order of the design."""
         return [name for name in self.design.systems if self.finals(name)]
+
+    @property
+    def systems(self) -> list[str]:
+        """Those of `trained` that are no variants of a system, and the model without positions."""
+        return [name for name in self.trained if name in (CONTROL, self.design.model(name))]
 
     @property
     def columns(self) -> list[Column]:
@@ -164,22 +167,30 @@ def pretraining(results: Results) -> list[str]:
     return lines + _one_seed(results, results.trained)
 
 
-def headline(results: Results) -> list[str]:
-    """Write `summary` for the systems that the README compares."""
-    return summary(results, (*HEADLINE, results.design.baseline))
+def everything(*studies: Results) -> list[str]:
+    """Write the systems of several studies, the lowest loss first, each beside TUPE-A of its own study."""
+    rows = []
+    for results in studies:
+        for name in results.systems:
+            losses, gain = results.losses(name), results.gains(name, "tupe_a") if name != "tupe_a" else []
+            cells = (str(len(losses)), _spread(losses, 3), _interval(gain, 3, sign="+"))
+            rows.append((statistics.fmean(losses), (results.design.label(name), results.design.name, *cells)))
+    head = ("system", "study", "seeds", "validation loss, bits", "minus TUPE-A's, same study and seeds")
+    return _table(head, [cells for _, cells in sorted(rows)])
 
 
-def summary(results: Results, names: Collection[str] | None = None) -> list[str]:
-    """Write one row for each of the papers' systems, the lowest loss first, without variants of a system.
+def leaders(*studies: Results) -> list[str]:
+    """Write `everything` down to TUPE-A, and the baseline."""
+    lines = everything(*studies)
+    last = max((i for i, line in enumerate(lines) if line.startswith("| TUPE-A |")), default=0)
+    return lines[: last + 1] + [line for line in lines[last + 1 :] if line.startswith("| BERT-A |")]
 
-    With `names`, write only those systems.
-    """
-    design, rows, shown = results.design, [], []
+
+def summary(results: Results) -> list[str]:
+    """Write one row for each of the papers' systems, the lowest loss first, without variants of a system."""
+    design, rows = results.design, []
     costs = results.cost.times if results.cost else {}
-    for name in results.trained:
-        if name not in names if names else (name != CONTROL and design.model(name) != name):
-            continue
-        shown.append(name)
+    for name in results.systems:
         losses, times = results.losses(name), costs.get(name, {})
         about = (design.label(name), str(len(losses)), _spread(losses, 3), _share(results, name, design.baseline))
         cells = (f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES)
@@ -187,7 +198,7 @@ def summary(results: Results, names: Collection[str] | None = None) -> list[str]
     reached = f"{design.label(design.baseline)}'s final loss after"
     scores = f"mean of {', '.join(column.name for column in results.columns)}"
     head = ("system", "seeds", "validation loss, bits", reached, scores, *(f"time, {mode}" for mode in _MODES))
-    return _table(head, [cells for _, cells in sorted(rows)]) + _one_seed(results, shown)
+    return _table(head, [cells for _, cells in sorted(rows)]) + _one_seed(results, results.systems)
 
 
 def shares(results: Results) -> list[str]:
@@ -353,10 +364,10 @@ def cost(results: Results) -> list[str]:
     return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
 
 
-_TABLES = (state, headline, summary, pretraining, shares, ablations, rates)
+_TABLES = (state, everything, leaders, summary, pretraining, shares, ablations, rates)
 _TABLES += (glue, correlation, length, longer, starts, heads, cost)
 #: Name of a mark in a document -> the function that writes the table there.
-BLOCKS: dict[str, Callable[[Results], list[str]]] = {table.__name__: table for table in _TABLES}
+BLOCKS: dict[str, Callable[..., list[str]]] = {table.__name__: table for table in _TABLES}
 
 
 def _one_seed(results: Results, names: Sequence[str]) -> list[str]:

@@ -17,13 +17,13 @@ from tests.commands import ROOT
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
     "analysis": 1194, "attention": 1830, "checkpoints": 3117, "cli": 1510, "criterions": 600, "data": 3480,
-    "doctor": 140, "experiments": 1375, "fairseq_patches": 1480, "inference": 270, "models": 2565, "optim": 410,
+    "doctor": 140, "experiments": 1394, "fairseq_patches": 1480, "inference": 270, "models": 2565, "optim": 410,
     "plan": 160, "position": 1920, "tasks": 416, "transformers": 1190, "": 760,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 22_196, "tests/**/*.py": 21_080, "lab/**/*.py": 2_470, "tests/lab/**/*.py": 470,
-    "scripts/**/*.sh": 550, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_410,
+    "tupe/**/*.py": 22_215, "tests/**/*.py": 21_080, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
+    "scripts/**/*.sh": 550, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_412,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.4  # of the syntax tree, in a line of `tupe/`: lines are not saved by writing denser

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.linalg import matrix_rank
 
-from tupe.position import BucketedRelative, LowRankAbsolute
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionTable
 from tupe.position.relative import toeplitz
 
 
@@ -48,6 +48,14 @@ def test_a_low_rank_term_adds_its_rank(rank):
     assert matrix_rank(term(40)).tolist() == [rank] * 3
     assert matrix_rank(logits).tolist() == [8 + rank] * 3
     assert matrix_rank(logits[:, :10, :10]).tolist() == [min(10, 8 + rank)] * 3
+
+
+def test_added_positions_have_the_gradient_of_the_words():
+    """DIET, theorem 2: the gradients of X and P in l(g(X + P)) are equal."""
+    words, table = torch.nn.Parameter(projected(40, 24)), PositionTable(40, 24).double()
+    query, key = (words + table(40)) @ projected(2, 24, 24)
+    (query @ key.mT).softmax(-1).square().sum().backward()
+    assert torch.equal(words.grad, table.weight.grad)
 
 
 @given(st.integers(1, 20), st.booleans(), st.integers(0, 99))

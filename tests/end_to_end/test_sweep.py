@@ -93,7 +93,7 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     as_json = json.loads(capsys.readouterr().out)
     assert as_json[0]["system"] == "TUPE-R"
     assert as_json[0]["cells"]["MNLI-m"]["failed"] == 1
-    assert as_json[1]["source"] == "TUPE, table 2"
+    assert as_json[1]["source"] == "TUPE, table 1"
 
 
 def ended(folder, deadline):

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds("--electra", action="store_true", help="the models with a generator, for replaced-token detection")
     kinds("--translation", action="store_true", help="the encoder-decoders instead of the encoders")
     add("--parameters", action="store_true", help="count the parameters")
-    add("--vocab-size", type=int, help="count for so many symbols (default: 32,768, the paper's)")
+    add("--vocab-size", type=int, help="count for so many symbols (default: 32,768; the paper prints 32,678)")
     add("--max-positions", type=int, help="count for so many positions (default: 512)")
     kinds("--flags", action="store_true", help="explain the flags that make a system, and no table")
 

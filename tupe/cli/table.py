@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "folder of a sweep; the label defaults to its model and updates"
     add("sweeps", type=split_label, nargs="+", metavar="[LABEL=]OUT", help=help_)
-    kinds = ["base", "large", "electra", "xtreme", "roberta", "xlmr"]
-    help_ = "add TUPE's rows of a size, DIET's of XTREME, or fairseq's of RoBERTa or XLM-R"
+    kinds = ["base", "large", "electra", "diet", "xtreme", "roberta", "xlmr"]
+    help_ = "add TUPE's rows of a size, DIET's of GLUE or XTREME, or fairseq's of RoBERTa or XLM-R"
     add("--published", nargs="?", const="base", choices=kinds, help=help_)
     add("--by-language", action="store_true", help="a column for each language too")
     help_ = "default: as the name of --output ends, else markdown"

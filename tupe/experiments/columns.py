@@ -49,7 +49,7 @@ class Column:
         return ", ".join(valid + [f"{len(names)} of {number} languages"] * (len(names) < number))
 
 
-#: In the order of TUPE's table 2; its average is of the nine columns without WNLI.
+#: In the order of TUPE's table 1; its average is of the nine columns without WNLI.
 GLUE = (
     Column("MNLI-m", "MNLI"),
     Column("MNLI-mm", "MNLI", subset="valid1"),
