@@ -5,11 +5,11 @@ fairseq imports `tasks` and `models` of `--user-dir`; in the package only their 
 
 try:
     import tupe.criterions
-    import tupe.fairseq_patches
     import tupe.models.electra
     import tupe.models.seq2seq.model
     import tupe.models.tupe
     import tupe.optim
+    import tupe.patches
     import tupe.tasks.multilingual_masked_lm
     import tupe.tasks.question_answering
     import tupe.tasks.sentence_prediction  # noqa: F401

@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 
 from tests.data.conftest import prepare_made
 from tupe.analysis.text import read_tokens
-from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
+from tupe.patches.checkpoints import dictionary_sha256, read_dictionary
 
 
 @pytest.fixture(scope="module")

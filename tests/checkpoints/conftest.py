@@ -13,8 +13,8 @@ from tupe.checkpoints.load import write_checkpoint
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.manifest import Content, Counts
 from tupe.data.corpus.settings import Settings
-from tupe.fairseq_patches.checkpoints import dictionary_sha256
 from tupe.models.config import named
+from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import sha256
 
 with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load

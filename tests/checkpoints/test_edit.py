@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.fairseq_patches.conftest import trainer
+from tests.patches.conftest import trainer
 from tupe.checkpoints.edit import Axes, average, extend_positions, last_checkpoints
 from tupe.cli.main import main
 from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative

@@ -8,7 +8,7 @@ import torch
 from tupe.checkpoints.from_transformers import import_transformers
 from tupe.checkpoints.load import open_checkpoint
 from tupe.checkpoints.to_transformers import export
-from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
+from tupe.patches.checkpoints import dictionary_sha256, read_dictionary
 
 pytest.importorskip("transformers")
 

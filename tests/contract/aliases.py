@@ -20,8 +20,8 @@ from tupe.checkpoints.release import convert_release_state, load_release  # noqa
 from tupe.cli.main import main
 from tupe.models import ElectraModel, TupeModel  # noqa: F401
 from tupe.models.seq2seq.model import Seq2SeqModel  # noqa: F401
+from tupe.patches.safe_load import safe_load  # noqa: F401
 from tupe.position import BucketedRelative, PositionBias, UntiedAbsolute  # noqa: F401
-from tupe.safe_load import safe_load  # noqa: F401
 
 
 def build(arch, positions=24, **fields):

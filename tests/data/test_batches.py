@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-import tupe.fairseq_patches  # noqa: F401
 from tests.models.small import small_dictionary
 from tests.samples import write_dictionary
 from tupe.data.batches import Batches, MaskedBatches, has_pairs
-from tupe.fairseq_patches.task import put_in_scope
 from tupe.position import segment_ids
 
 BOS, PAD, EOS = 0, 1, 2
@@ -81,16 +79,12 @@ def test_a_masked_separator_still_separates():
     assert data.collater([data[0]])["pairs"] is True
 
 
-@pytest.mark.parametrize("scoped", [False, True])
-def test_batches_of_fairseqs_task_carry_them_in_a_run_of_ours_alone(tmp_path, scoped):
+def test_batches_of_fairseqs_task_carry_them(tmp_path):
     write_dictionary(tmp_path / "dict.txt", [f"word{number}" for number in range(9)])
     cfg = OmegaConf.structured(MaskedLMConfig(data=str(tmp_path), tokens_per_sample=9, seed=1))
     task = MaskedLMTask.setup_task(cfg)
-    if scoped:
-        put_in_scope(task)
     source, target = Rows(WORDS), RightPadDataset(Rows(WORDS), pad_idx=PAD)
     source.sizes = torch.tensor(source.sizes)
     source.size = source.num_tokens = SimpleNamespace
     data = task._regular_dataset(source, target)
-    assert isinstance(data, MaskedBatches) == scoped
-    assert ("masked_tokens" in data.collater([data[0], data[1]])) == scoped
+    assert "masked_tokens" in data.collater([data[0], data[1]])

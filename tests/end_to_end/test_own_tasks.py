@@ -11,7 +11,7 @@ from tests.data.conftest import prepare_made
 from tests.samples import write_checkpoint
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import symbols
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 
 NAMES, VERBS, THINGS = ["Anna", "Bob", "Carl"], ["sees", "hears"], ["the house", "a red car"]
 TASKS = """

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 from own_term import Tisa
 
-from tests.fairseq_patches.conftest import trainer
+from tests.patches.conftest import trainer
 from tests.position.contract import check_term
 from tupe.analysis.checkpoint import open_encoder
 from tupe.cli.main import main

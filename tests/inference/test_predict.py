@@ -13,10 +13,10 @@ from tupe.checkpoints import load as checkpoints
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
-from tupe.fairseq_patches.checkpoints import labels_sha256
 from tupe.inference import predict as predictions
 from tupe.models import TupeModel
 from tupe.models.config import named
+from tupe.patches.checkpoints import labels_sha256
 
 HEAD = "sentence_classification_head"
 FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}

@@ -13,7 +13,7 @@ from tupe.models import ElectraModel, TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.electra import draw
 from tupe.models.summary import count_parameters, meta_model
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA_NAMES, SYSTEMS
 
 ALL = [f"electra_{system}_tiny" for system in SYSTEMS]

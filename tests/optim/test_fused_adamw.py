@@ -1,21 +1,21 @@
 """The optimizer against fairseq's `adam`: the same updates, in every precision, the same checkpoints.
 
-For `amp` see tests/fairseq_patches/test_precision.py.
+For `amp` see tests/patches/test_optimizers.py.
 """
 
 import copy
 
 import pytest
 import torch
-from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
+from fairseq.optim import build_optimizer
 from fairseq.optim.adam import Adam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from tupe.fairseq_patches.optimizers import use_exact_states
 from tupe.optim import fused_adamw
 from tupe.optim.fused_adamw import DecoupledAdam, portions
+from tupe.patches.optimizers import FP16Optimizer, MemoryEfficientFP16Optimizer
 
 SHAPES = ((7, 5), (11,), (3, 2, 4), ())
 
@@ -86,7 +86,6 @@ def wrapped(name, precision):
     build, dtype = WRAPPERS[precision]
     params = parameters(dtype)
     built = build(cfg.optimizer, params) if build is build_optimizer else build.build_optimizer(cfg, params)
-    use_exact_states(built)  # as the trainer of a run of ours does
     return built, params
 
 

@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 
 from tests.models.small import small_dictionary, small_model
 from tests.optim.test_fused_adamw import WRAPPERS, parameters, same, steps, wrapped
-from tupe.fairseq_patches.optimizers import use_exact_states
 from tupe.models.summary import meta_model
 from tupe.optim.fused_adamw import DecoupledAdam
 from tupe.optim.layer_decay import head_axes, shares
@@ -122,7 +121,6 @@ def test_resumed_bit_for_bit(name, precision):
 
     whole, params = wrapped(name, precision)
     of_whole = schedule(whole)
-    use_exact_states(whole)
     run(whole, params, of_whole, 0, 6)
     state = copy.deepcopy(whole.state_dict())
     resumed, own = wrapped(name, precision)
@@ -130,7 +128,6 @@ def test_resumed_bit_for_bit(name, precision):
         for p, value in zip(own, params):
             p.copy_(value)
     rates = schedule(resumed)
-    use_exact_states(resumed)
     resumed.load_state_dict(state, resumed.optimizer_config)
     run(whole, params, of_whole, 6, 12)
     run(resumed, own, rates, 6, 12)

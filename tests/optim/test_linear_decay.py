@@ -3,6 +3,7 @@
 import copy
 import math
 from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,13 +14,12 @@ from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
     PolynomialDecayLRScheduleConfig,
 )
 from fairseq.optim.sgd import SGD
-from fairseq.trainer import Trainer
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from tupe.fairseq_patches.trainer import ScheduleTrainer
 from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
+from tupe.patches.trainer import TupeTrainer
 
 
 class Numbers(FairseqDataset):
@@ -165,8 +165,10 @@ def test_other_workers_change_what_is_left():
 
 
 def test_the_trainer_shows_its_iterator(monkeypatch):
-    monkeypatch.setattr(Trainer, "get_train_iterator", lambda self, epoch: batches(4, epoch=epoch))
-    trainer = object.__new__(ScheduleTrainer)
+    monkeypatch.setattr(TupeTrainer.__base__, "get_train_iterator", lambda self, epoch, **_: batches(4, epoch=epoch))
+    trainer = object.__new__(TupeTrainer)
+    trainer.task = SimpleNamespace(cfg=None, can_reuse_epoch_itr=lambda dataset: True)
+    trainer.cfg = SimpleNamespace(dataset=SimpleNamespace(update_epoch_batch_itr=False))
     trainer._lr_scheduler = schedule(max_epoch=3)
     assert len(trainer.get_train_iterator(epoch=1)) == 4
     assert trainer.lr_scheduler.total_updates(0) == 12

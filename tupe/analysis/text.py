@@ -10,8 +10,8 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
 from tupe.data.corpus.manifest import Manifest
-from tupe.fairseq_patches.checkpoints import read_dictionary, refuse_other_dictionary
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.patches.checkpoints import read_dictionary, refuse_other_dictionary
 
 
 def read_tokens(

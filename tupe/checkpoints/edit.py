@@ -12,8 +12,8 @@ from torch import Tensor
 from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
 from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
+from tupe.patches.safe_load import safe_load
 from tupe.position import RelativeTerm
-from tupe.safe_load import safe_load
 from tupe.systems import plain_name
 from tupe.util import UserError
 

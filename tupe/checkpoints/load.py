@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 import tupe.models  # noqa: F401  a task builds a model by its name
-from tupe.fairseq_patches.checkpoints import labels_sha256, refuse_other_labels
 from tupe.models import TupeModel
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import TupeConfig
 from tupe.models.heads import HEADS
-from tupe.safe_load import refuse_calls, safe_load
+from tupe.patches.checkpoints import labels_sha256, refuse_other_labels
+from tupe.patches.safe_load import safe_load
 from tupe.util import UserError, atomic
 
 
@@ -71,7 +71,6 @@ class Checkpoint:
         Raises:
             UserError: the file lacks a head that the task needs, which would predict at random.
         """
-        refuse_calls(self.state, self.path)
         task = setup_task(OmegaConf.create({**self.task, "data": str(data), **settings}), from_checkpoint=True)
         model = task.build_model(OmegaConf.create(vars(self.config)), from_checkpoint=True)
         for name, built in model.state_dict().items():

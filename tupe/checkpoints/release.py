@@ -16,7 +16,7 @@ from tupe.checkpoints.load import write_checkpoint
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.summary import dictionary_of_size
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 

@@ -24,9 +24,9 @@ from tupe.checkpoints.transformers_format import (
 )
 from tupe.data.corpus.manifest import versions
 from tupe.data.corpus.tokenizers import JSON, MODEL
-from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.models.config import ElectraConfig, TupeConfig
 from tupe.models.tupe import TupeModel
+from tupe.patches.checkpoints import special_symbols
 from tupe.systems import system_fields
 from tupe.util import UserError, atomic, check_new, write_json
 

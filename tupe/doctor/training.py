@@ -19,11 +19,10 @@ def step(precision: str) -> str:
     Raises:
         ArithmeticError: the loss or its gradient is not finite.
     """
-    import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
+    import fairseq_cli.train  # before the plugin, as in fairseq's commands
     from fairseq import options, tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from fairseq.logging import metrics
-    from fairseq.trainer import Trainer
 
     import tupe.plugin  # noqa: F401
 
@@ -32,7 +31,7 @@ def step(precision: str) -> str:
         arguments = [folder, *OPTIONS.split(), precision]
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
         task = tasks.setup_task(cfg.task)
-        trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+        trainer = fairseq_cli.train.Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
         trainer.lr_step_begin_epoch(1)
         for _ in range(4):  # a loss scaler may skip the first ones
             with metrics.aggregate(new_root=True) as meters:

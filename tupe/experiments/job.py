@@ -21,7 +21,6 @@ from tupe.experiments.finetune import finetune
 from tupe.experiments.plan import Plan
 from tupe.experiments.queue import Steps, finish
 from tupe.experiments.runs import FAILED, LOG, Run, clear, result
-from tupe.fairseq_patches import install
 from tupe.util import UserError, lock, visible_gpus, write_json
 
 _OVERRIDES = (
@@ -138,5 +137,4 @@ def end_workers(number: int, _: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, end_workers)
-    install()
     main()

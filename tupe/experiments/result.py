@@ -9,7 +9,7 @@ from pathlib import Path
 from tupe.experiments.benchmarks import TASKS
 from tupe.experiments.runs import PREDICTIONS, RESULT, Result, result
 from tupe.inference.languages import evaluate
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 from tupe.util import write_json
 
 

@@ -13,7 +13,7 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     """Return the configuration of the encoder in a checkpoint, with `max_positions` filled in.
 
     A field that `TupeConfig` does not have is left out, and one that the checkpoint does not have gets the default of
-    the model's name. `state` is the output of `tupe.safe_load`.
+    the model's name. `state` is the output of `safe_load`.
 
     Raises:
         UserError: the configuration has fairseq's old form.

@@ -11,13 +11,13 @@ from fairseq.data import Dictionary
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
 from tupe.models.config import ElectraConfig
 from tupe.models.heads import upgrade
 from tupe.models.position import build_position_bias, embedding_width
 from tupe.models.tupe import TupeLanguageModelEncoder, TupeModel, register
+from tupe.patches.checkpoints import special_symbols
 from tupe.position import UntiedAbsolute
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import torch
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
 
-from tupe.fairseq_patches.checkpoints import special_symbols
+from tupe.patches.checkpoints import special_symbols
 
 
 class HubInterface(RobertaHubInterface):

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from fairseq import hub_utils
+from torch.serialization import safe_globals
 
 from tupe.data.corpus.manifest import DICTIONARY, NAME
 from tupe.data.corpus.tokenizers import JSON, MODEL, JsonTokenizer
 from tupe.data.corpus.vocabulary import MASK
 from tupe.data.text.stages import TextProcessing
-from tupe.fairseq_patches.patching import patched
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.hub import HubInterface
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import fairseq_globals, safe_load
 from tupe.util import read_json
 
 
@@ -33,7 +33,7 @@ def load_hub(
     data = data_folder(folder, data_name_or_path)
     own = {"sentencepiece_model": str(data / MODEL)} if (data / MODEL).is_file() else {}
     from_json = _tokenizer_json(folder, data, fields.get("sentencepiece_model")) if bpe == "sentencepiece" else None
-    with patched():
+    with safe_globals(fairseq_globals()):
         loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
             os.fspath(folder),
             os.fspath(checkpoint_file),

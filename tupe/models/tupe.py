@@ -13,7 +13,6 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
 from tupe.models.checkpoint_config import saved_config
@@ -23,7 +22,8 @@ from tupe.models.heads import LinearHead, SpanHead, upgrade
 from tupe.models.hub import HubInterface
 from tupe.models.position import embedding_width
 from tupe.models.pretrained import load_hub
-from tupe.safe_load import safe_load
+from tupe.patches.install import before_building
+from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA_NAMES, plain_name, system_fields
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import II, MISSING
 
 from tupe.data.languages import languages, probabilities
-from tupe.fairseq_patches.task import TupeMaskedLMTask
 from tupe.systems import setting
 
 logger = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ class MultilingualMaskedLMConfig(MaskedLMConfig):
 
 
 @register_task("tupe_multilingual_masked_lm", dataclass=MultilingualMaskedLMConfig)
-class MultilingualMaskedLMTask(TupeMaskedLMTask, MaskedLMTask):
+class MultilingualMaskedLMTask(MaskedLMTask):
     """fairseq's `masked_lm` of several languages; fairseq's own `multilingual_masked_lm` has no dataclass for Hydra.
 
     Each epoch draws by (seed, epoch) alone, so a resumed run draws the same. It draws with replacement from a language

@@ -9,7 +9,7 @@ from typing import Optional
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
-from fairseq.tasks import register_task
+from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING, DictConfig, OmegaConf, open_dict
 from torch import nn
 
@@ -17,8 +17,7 @@ from tupe.criterions.metrics import ExamplesMeter
 from tupe.criterions.sentence_prediction import logged_rows
 from tupe.data.length_order import LENGTH_WINDOW
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
-from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.fairseq_patches.task import TupeTask
+from tupe.patches.checkpoints import read_dictionary
 from tupe.systems import setting
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
@@ -40,7 +39,7 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 
 
 @register_task("tupe_question_answering", dataclass=TupeQuestionAnsweringConfig)
-class TupeQuestionAnsweringTask(TupeTask):
+class TupeQuestionAnsweringTask(FairseqTask):
     """`<s> question </s> </s> context </s>`, in windows where the context is too long.
 
     A model with `pair_separators` 1 reads `<s> question </s> context </s>`, from the time when the task builds it.

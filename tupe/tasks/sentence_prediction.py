@@ -32,7 +32,6 @@ from torch import Tensor, nn
 from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS
 from tupe.data.batches import Batches
 from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized
-from tupe.fairseq_patches.task import TupeTask
 from tupe.systems import setting
 
 
@@ -55,7 +54,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
 
 
 @register_task("tupe_sentence_prediction", dataclass=TupeSentencePredictionConfig)
-class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
+class TupeSentencePredictionTask(SentencePredictionTask):
     """fairseq's `sentence_prediction`, with `<s> a </s> </s> b </s>` as input, cut so that both sentences stay.
 
     A model with `pair_separators` 1 reads `<s> a </s> b </s>`, from the time when the task builds it.

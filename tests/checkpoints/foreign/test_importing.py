@@ -15,7 +15,7 @@ from tupe.checkpoints.foreign import importing, vocabulary
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.foreign.names import FAMILIES
 from tupe.checkpoints.load import open_checkpoint
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
 
 transformers = pytest.importorskip("transformers")

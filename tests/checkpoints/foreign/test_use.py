@@ -12,7 +12,7 @@ from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.experiments.settings import model_overrides
 from tupe.models import TupeModel
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 
 transformers = pytest.importorskip("transformers")
 README = ["---", "language: en", "license: apache-2.0", "---", "# A model", "license: none of this"]

@@ -17,8 +17,8 @@ from tupe.checkpoints.foreign.tokenizer import Tokenizer, byte_level, sentence_p
 from tupe.checkpoints.foreign.vocabulary import by_role
 from tupe.data.corpus.tokenizers import MODEL
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
-from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.safe_load import safe_load
+from tupe.patches.checkpoints import read_dictionary
+from tupe.patches.safe_load import safe_load
 from tupe.util import read_json
 
 WEIGHTS, DICTIONARY = "model.pt", "dict.txt"

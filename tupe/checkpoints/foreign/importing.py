@@ -25,9 +25,9 @@ from tupe.data.corpus.manifest import DICTIONARY, NAME, Content, Counts, Importe
 from tupe.data.corpus.settings import IMPORTED, Settings
 from tupe.data.corpus.tokenizers import JSON
 from tupe.data.text.stages import KEEP_WHITE_SPACE
-from tupe.fairseq_patches.checkpoints import dictionary_sha256
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.tupe import TupeModel, as_namespace
+from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import atomic, check_new, read_json, sha256, write_json
 
 CHECKPOINT = "checkpoint.pt"

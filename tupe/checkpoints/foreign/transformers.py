@@ -13,7 +13,7 @@ from tupe.checkpoints.foreign.tokenizer import Tokenizer, from_json, sentence_pi
 from tupe.checkpoints.foreign.vocabulary import by_role
 from tupe.data.corpus.tokenizers import MODEL
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
 
 #: Activation of Transformers -> fairseq's, where their names differ.

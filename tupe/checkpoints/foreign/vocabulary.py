@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
-from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.patches.checkpoints import read_dictionary
 from tupe.util import UserError
 
 FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a table

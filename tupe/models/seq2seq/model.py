@@ -14,8 +14,6 @@ from omegaconf import DictConfig
 from torch import nn
 
 from tupe.data.corpus.tokenizers import MODEL
-from tupe.fairseq_patches.patching import patched
-from tupe.fairseq_patches.task import before_building
 from tupe.models.config import Seq2SeqConfig
 from tupe.models.layer import Attention
 from tupe.models.pretrained import data_folder
@@ -23,6 +21,7 @@ from tupe.models.seq2seq.config import check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.tupe import as_namespace, register
+from tupe.patches.install import before_building, install
 from tupe.util import UserError
 
 
@@ -70,9 +69,9 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         data = data_folder(folder, data_name_or_path)
         if "bpe" not in kwargs and (data / MODEL).is_file():
             kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
-        with patched():
-            loaded = hub_utils.from_pretrained(str(folder), checkpoint_file, str(data_name_or_path), **kwargs)
-            return GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
+        install()  # fairseq reads the file, and pads what it translates
+        loaded = hub_utils.from_pretrained(str(folder), checkpoint_file, str(data_name_or_path), **kwargs)
+        return GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
 
     def max_positions(self) -> tuple[float, float]:
         """Return the longest source and target; the tables of the attention to the source have an end too."""

@@ -10,7 +10,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from tests.commands import BIN, ROOT, environment
-from tupe.fairseq_patches import loop
+from tupe.patches import loop
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -37,7 +37,7 @@ def receive(number):
     """Sends this process a signal, and waits until it is heard."""
     os.kill(os.getpid(), number)
     deadline = time.monotonic() + 10
-    while loop.listener.received is None and time.monotonic() < deadline:
+    while loop.stop_signal.received is None and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
@@ -57,39 +57,13 @@ def test_a_signal_finishes_the_update_and_saves(number, train, after, tmp_path, 
     with pytest.raises(SystemExit) as ended:
         train(tmp_path, "--dropout", 0.1, "--max-update", 5)
     assert ended.value.code == 128 + number
-    assert f"stopped by {number.name} after update 2: the same command goes on from {tmp_path}" in caplog.text
+    assert f"stopped by {number.name} after update 2: the same command resumes" in caplog.text
     assert updates(tmp_path) == 2
     assert [signal.getsignal(number) for number in NUMBERS] == before
     train(tmp_path, "--dropout", 0.1, "--max-update", 5)
     train(tmp_path / "whole", "--dropout", 0.1, "--max-update", 5)
     for part in ("model", "last_optimizer_state"):
         torch.testing.assert_close(last(tmp_path)[part], last(tmp_path / "whole")[part], rtol=0, atol=0)
-
-
-def test_a_signal_in_the_last_update_leaves_a_finished_run(train, after, tmp_path):
-    after(3, lambda: receive(signal.SIGTERM))
-    train(tmp_path)
-    assert updates(tmp_path) == 3
-
-
-def test_a_signal_in_validation_saves_at_once_and_validates(train, tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO")
-    valid_step, numbers = Trainer.valid_step, [signal.SIGUSR1]
-
-    def step(self, *args, **kwargs):
-        log = valid_step(self, *args, **kwargs)
-        if self.get_num_updates() == 2 and numbers:
-            assert not (tmp_path / "checkpoint_last.pt").exists()
-            receive(numbers.pop())
-        elif self.get_num_updates() == 2:
-            assert updates(tmp_path) == 2
-        return log
-
-    monkeypatch.setattr(Trainer, "valid_step", step)
-    with pytest.raises(SystemExit) as ended:
-        train(tmp_path, "--validate-interval-updates", 2, "--max-update", 5)
-    assert ended.value.code == 128 + signal.SIGUSR1
-    assert '"valid_loss"' in caplog.text or "valid on 'valid' subset" in caplog.text
 
 
 class Killed(BaseException):
@@ -105,31 +79,24 @@ class Killed(BaseException):
     ],
     ids=["the last", "of the last epoch", "on the way"],
 )
-def test_a_validation_that_was_cut_off_is_done_by_the_next_start(flags, update, train, tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO")
-    calls, validated = [], []
+def test_a_validation_that_a_signal_ends_is_done_by_the_next_start(flags, update, train, tmp_path, monkeypatch):
+    """What was learnt is saved at once."""
+    valid_step, validated, signals = Trainer.valid_step, [], [signal.SIGUSR1]
 
-    def killed(self, *args, **kwargs):
-        calls.append(self.get_num_updates())
-        if len(calls) == 3:
-            raise Killed
-        log = valid_step(self, *args, **kwargs)
-        if len(calls) == 1:
-            receive(signal.SIGTERM)
-        return log
-
-    valid_step = Trainer.valid_step
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Trainer, "valid_step", killed)
-        train(tmp_path, "--dropout", 0.1, *flags)
-    assert calls == [update] * 3 and updates(tmp_path) == update
-    assert not (tmp_path / "checkpoint_best.pt").exists()
-
-    def counted(self, *args, **kwargs):
+    def step(self, *args, **kwargs):
         validated.append(self.get_num_updates())
+        if signals:
+            assert not (tmp_path / "checkpoint_last.pt").exists()
+            receive(signals.pop())
         return valid_step(self, *args, **kwargs)
 
-    monkeypatch.setattr(Trainer, "valid_step", counted)
+    monkeypatch.setattr(Trainer, "valid_step", step)
+    with pytest.raises(SystemExit) as ended:
+        train(tmp_path, "--dropout", 0.1, *flags)
+    assert ended.value.code == 128 + signal.SIGUSR1
+    assert validated == [update] and updates(tmp_path) == update
+    assert not (tmp_path / "checkpoint_best.pt").exists()
+    validated.clear()
     train(tmp_path, "--dropout", 0.1, *flags)
     resumed, validated[:] = list(validated), []
     train(tmp_path / "whole", "--dropout", 0.1, *flags)
@@ -142,7 +109,7 @@ def test_a_validation_that_was_cut_off_is_done_by_the_next_start(flags, update, 
             torch.testing.assert_close(*(end[part] for end in ends), rtol=0, atol=0)
         for part in ("best", "val_loss", "train_iterator"):
             assert ends[0]["extra_state"][part] == ends[1]["extra_state"][part]
-    validated[:] = []
+    validated.clear()
     train(tmp_path, "--dropout", 0.1, *flags)  # once
     assert not validated
 
@@ -188,65 +155,28 @@ def test_minutes(train, after, tmp_path):
     assert seen == [1]
 
 
-def test_no_checkpoint_where_none_is_wanted(train, after, tmp_path, caplog):
-    caplog.set_level("INFO")
-    after(1, lambda: receive(signal.SIGTERM))
-    with pytest.raises(SystemExit):
-        train(tmp_path, "--no-save")
-    assert "after update 1: nothing was saved, as the configuration says" in caplog.text
-
-
-def test_other_models_end_as_ever(train, after, tmp_path):
-    after(2, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, arch="roberta")
-    assert not (tmp_path / "checkpoint_last.pt").exists()
-
-
-def test_signals_together_are_one_and_a_second_ends_the_process():
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        loop.TOGETHER = 0.3
-        listener = loop.Listener()
-        listener.install()
-        os.write(writes, b".")
-        while True:
-            time.sleep(1)
-    os.read(reads, 1)
-    for wait in (0, 0.05, 0.5):
-        time.sleep(wait)
-        assert os.waitpid(child, os.WNOHANG) == (0, 0)
-        os.kill(child, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-
-
-@pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="macOS does not say who sent a signal")
-def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_that_load():
-    listener = loop.Listener()
-    listener.install()
+def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process():
+    stop = loop.StopSignal()
+    stop.listen()
     try:
-        batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
-        worker = batches._workers[0].pid
-        next(batches)
-        subprocess.run(["kill", str(worker)], check=True)  # PyTorch's workers end in order by their parent's alone
-        assert len(list(batches)) == 99
-        batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
-        next(batches)
-        batches._workers[0].terminate()  # as a training that fails does when it exits
-        batches._workers[0].join(60)
-        assert batches._workers[0].exitcode == 0
-        reads, writes = os.pipe()
-        child = os.fork()
-        if child == 0:  # a worker that does not wait for its parent's signal yet
-            os.write(writes, b".")
-            time.sleep(60)
-            os._exit(1)
-        os.read(reads, 1)
-        os.kill(child, signal.SIGTERM)
-        assert os.waitpid(child, 0)[1] == 0
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+            assert stop.received == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
     finally:
-        listener.restore()
+        stop.restore()
+
+
+def test_signals_to_the_group_leave_the_workers_that_load():
+    """torchrun sends them to the whole group. A training without its workers could not finish the update."""
+    batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
+    (worker,) = batches._workers
+    next(batches)
+    assert os.getpgid(worker.pid) == worker.pid != os.getpgid(0)
+    worker.terminate()  # as a training that fails does when it exits
+    worker.join(60)
+    assert worker.exitcode == 0
 
 
 def test_processes_stop_after_the_same_update(corpus, tmp_path):

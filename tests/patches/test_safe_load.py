@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tupe.safe_load import safe_load
+from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
 
 
@@ -51,12 +51,6 @@ def test_what_fairseq_writes_is_read(tmp_path):
     assert torch.equal(read["model"]["weight"], state["model"]["weight"])
     with pytest.raises(pickle.UnpicklingError, match=r"argparse\.Namespace"):  # the process allows no more than before
         torch.load(tmp_path / "good.pt", weights_only=True)
-
-
-def test_a_tensor_is_not_a_checkpoint(tmp_path):
-    torch.save(torch.ones(3), tmp_path / "tensor.pt")
-    with pytest.raises(UserError, match=r"tensor\.pt holds a Tensor"):
-        safe_load(tmp_path / "tensor.pt")
 
 
 def torch_file(zipped, size=200):
@@ -101,20 +95,18 @@ def test_a_file_without_checksums_is_read(tmp_path):
     assert torch.equal(safe_load(tmp_path / "fast.pt")["model"]["weight"], torch.ones(2))
 
 
-@pytest.mark.parametrize("kind", ["a folder", "compressed", "twice"])
+@pytest.mark.parametrize("kind", ["a folder", "compressed"])
 def test_archives_that_torch_save_does_not_write(kind, tmp_path):
     """Of a tensor that claims to be a folder, PyTorch leaves what memory held before."""
     data, path = bytearray(torch_file(zipped=True)), tmp_path / "other.pt"
     path.write_bytes(data)
     if kind == "a folder":
         data[data.rindex(b"archive/data/0") - 8] |= 0x10  # in the list of parts at the end of the archive
-    elif kind == "twice":
-        data *= 2
     else:
         with zipfile.ZipFile(io.BytesIO(data)) as stored, zipfile.ZipFile(path, "w") as made:
             for member in stored.infolist():
                 made.writestr(member.filename, stored.read(member), zipfile.ZIP_DEFLATED)
         data = path.read_bytes()
     path.write_bytes(data)
-    with pytest.raises((UserError, zipfile.BadZipFile)):  # later versions of Python take two archives for none
+    with pytest.raises(UserError, match="damaged"):
         safe_load(path)

@@ -1,14 +1,19 @@
+"""Every sequence is in one batch and is read as it was written; the exit status is that of the run."""
+
+import subprocess
+import sys
+
 import numpy as np
 import pytest
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+import torch
+from fairseq.data import Dictionary, FairseqDataset, LanguagePairDataset, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tupe.fairseq_patches  # noqa: F401
-from tupe.fairseq_patches.patching import patched
-from tupe.fairseq_patches.task import keep_last_batch, put_in_scope
+from tests.commands import ROOT, environment
+from tupe.patches import batches as ours
 from tupe.util import UserError
 
 
@@ -67,22 +72,12 @@ class Lengths(FairseqDataset):
 def test_every_sequence_is_in_one_batch(sizes, multiple, max_sentences):
     indices, limits = np.argsort(sizes), (64, max_sentences, multiple)
     dataset = Lengths(sizes)
-    theirs = dataset.batch_by_size(indices, *limits)
+    theirs = ours._batch_by_size(dataset, indices, *limits)
     assert sum(map(len, theirs)) <= len(indices)  # fairseq's own drops the last
-    keep_last_batch(dataset)
     batches = dataset.batch_by_size(indices, *limits)
     assert np.concatenate(batches).tolist() == indices.tolist()
     assert max(map(len, batches)) <= max(max_sentences, multiple)
     assert [batch.tolist() for batch in batches[: len(theirs)]] == [batch.tolist() for batch in theirs]
-
-
-@pytest.mark.parametrize(("ours", "batched"), [(False, 8), (True, 11)])
-def test_the_task_of_a_run_batches_every_sequence(ours, batched):
-    task = MaskedLMTask(MaskedLMConfig(), Dictionary())
-    if ours:
-        put_in_scope(task)
-    batches = task.get_batch_iterator(Lengths([1] * 11), max_sentences=4, required_batch_size_multiple=4)
-    assert sum(map(len, batches.frozen_batches)) == batched
 
 
 def test_a_damaged_index_is_refused(corpus, tmp_path):
@@ -94,5 +89,55 @@ def test_a_damaged_index_is_refused(corpus, tmp_path):
     (tmp_path / "train.idx").write_bytes(whole)
     good, damaged = (MMapIndexedDataset(str(folder / "train")) for folder in (corpus, tmp_path))
     assert len(damaged[2]) != len(good[2])
-    with patched(), pytest.raises(UserError, match=r"train\.idx does not fit the data beside it"):
+    with pytest.raises(UserError, match=r"train\.idx does not fit the data beside it"):
         data_utils.load_indexed_dataset(str(tmp_path / "train"))
+
+
+def test_break_mode_eos(train, tmp_path, caplog):
+    caplog.set_level("INFO")
+    train(tmp_path, "--sample-break-mode", "eos")
+    assert "loaded 600 blocks from" in caplog.text  # a block a sentence
+
+
+def test_batch_buckets():
+    assert data_utils.get_buckets(np.array([1, 2, 3, 4, 5, 6, 7, 8]), 2).tolist() == [4, 8]
+
+
+def test_batch_buckets_of_a_translation():
+    lengths, words = np.array([2, 3, 7, 8]), Dictionary()
+    lines = [torch.full((length,), words.eos()) for length in lengths]
+    data = LanguagePairDataset(lines, lengths, words, lines, lengths, words, num_buckets=2)
+    assert data.bucketed_num_tokens.tolist() == [3, 3, 8, 8]
+
+
+def test_sentences_that_are_typed_in_are_padded_where_the_task_pads():
+    """fairseq pads them on the left."""
+    task = TranslationTask(TranslationConfig(left_pad_source=False), Dictionary(), Dictionary())
+    data = task.build_dataset_for_inference([torch.tensor([5, 6, 2]), torch.tensor([5, 2])], [3, 2])
+    assert data.collater([data[0], data[1]])["net_input"]["src_tokens"].tolist() == [[5, 6, 2], [5, 2, 1]]
+
+
+PROGRAM = """
+import sys, time, torch
+import fairseq_cli, tupe.plugin
+from fairseq.data.iterators import BufferedIterator
+
+class Batches(list):
+    def __iter__(self):
+        while True:
+            yield torch.rand(1_000_000).sort()[0]
+
+both = [BufferedIterator(size, Batches(range(1000))) for size in (1, 100)]
+for batches in both:
+    next(batches)
+time.sleep(0.5)
+sys.exit(3)
+"""
+
+
+def test_the_exit_status_is_that_of_the_run():
+    """One thread waits for room, the other is at work."""
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "terminate called" not in done.stderr

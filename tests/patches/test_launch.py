@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from tests.commands import ROOT, hydra_command, run, train_log
 from tests.models.small import small_batch, small_dictionary, small_model
-from tupe.fairseq_patches.commands import configure, find_unused_parameters
+from tupe.patches.launch import ImportUserDir, configure, find_unused_parameters
 from tupe.util import UserError
 
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
@@ -128,15 +128,21 @@ def test_bare_torchrun_under_hydra(corpus, tmp_path):
     assert max(int(record["bsz"]) for record in records) == 2 * 8, done.stderr[-2000:]  # one update of both
 
 
-def test_bare_torchrun_under_hydra_is_refused_without_the_callback(corpus, tmp_path):
-    """Without the callback of configs/ the plugin is imported too late to connect the processes, not to stop them."""
-    done = run(
-        "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-hydra-train",
-        "--config-dir", ROOT / "configs/pretraining", "--config-name", "base", f"task.data={corpus}",
-        "common.user_dir=tupe", "common.cpu=true", f"checkpoint.save_dir={tmp_path}", "~hydra.callbacks.user_dir",
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "torchrun started 2 processes, but each would train alone" in done.stderr
-    assert "distributed_world_size: ${oc.decode:${oc.env:WORLD_SIZE}}" in done.stderr
-    assert not list(tmp_path.glob("*.pt"))
+def begin(user_dir):
+    ImportUserDir().on_job_start(OmegaConf.create({"common": {"user_dir": str(user_dir)}}))
+
+
+def test_fairseq_is_patched_before_a_job_begins(monkeypatch):
+    """A process that a launcher starts imports fairseq's command after the plugin."""
+    installed = []
+    monkeypatch.setattr("tupe.patches.install.install", lambda: installed.append(True))
+    begin(ROOT / "tupe")
+    assert installed == [True]
+
+
+def test_a_package_that_cannot_be_imported_ends_the_job(tmp_path, capsys):
+    """Hydra alone prints a warning and goes on."""
+    with pytest.raises(SystemExit) as ended:
+        begin(tmp_path / "none")
+    assert ended.value.code == 1
+    assert "FileNotFoundError" in capsys.readouterr().err

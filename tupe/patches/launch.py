@@ -1,64 +1,51 @@
-"""Commands of fairseq: their arguments, and how the processes of one training meet."""
+"""How the processes of one training meet, in fairseq's commands and under Hydra."""
 
-import atexit
 import gc
+import importlib
 import logging
 import os
 import sys
+import traceback
+from typing import Any
 
 import torch
 from fairseq import distributed_utils, options
 from fairseq.models.roberta import RobertaModel
+from fairseq.utils import import_user_module
 from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
 
-from tupe.fairseq_patches.patching import patches
-from tupe.fairseq_patches.scope import config_in_scope
 from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
 
-_HYDRA_LINES = (
-    "distributed_world_size: ${oc.decode:${oc.env:WORLD_SIZE}}, distributed_rank: ${oc.decode:${oc.env:RANK}}, "
-    "distributed_init_method: env://, distributed_no_spawn: true"
-)
-_HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 #: Variables that `torchrun` sets for every process that it starts.
 _TORCHRUN = ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
 #: Criterions that give each parameter of an encoder of ours a gradient.
 _TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 
-
-@patches(options, "parse_args_and_arch", "parser input_args parse_known")
-def bf16_without_a_tpu(original):
-    """Let `--bf16` train: fairseq sets `args.tpu` with it, and training then asks torch_xla for a device."""
-
-    def parse_args_and_arch(parser, input_args=None, parse_known=False, **others):
-        parsed = original(parser, input_args=input_args, parse_known=parse_known, **others)
-        args = parsed[0] if parse_known else parsed
-        if config_in_scope(args) and "--tpu" not in (sys.argv[1:] if input_args is None else input_args):
-            args.tpu = False
-        return parsed
-
-    return parse_args_and_arch
+_parse_args_and_arch = options.parse_args_and_arch
+_call_main = distributed_utils.call_main
+_all_gather_list = distributed_utils.all_gather_list
 
 
-@patches(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: config_in_scope(cfg))
-def command(original):
+def parse_args_and_arch(parser, input_args=None, parse_known=False, **others):
+    """Let `--bf16` train without a TPU: fairseq sets `args.tpu` with it, and training then needs torch_xla."""
+    parsed = _parse_args_and_arch(parser, input_args=input_args, parse_known=parse_known, **others)
+    args = parsed[0] if parse_known else parsed
+    args.tpu = "--tpu" in (sys.argv[1:] if input_args is None else input_args)
+    return parsed
+
+
+def call_main(cfg, main, **kwargs):
     """Take the world size and rank from `torchrun`; on the CPU use gloo and `legacy_ddp`.
 
     fairseq reads the environment only if `--distributed-world-size` (default: the GPUs of this machine) is above 1:
     on the CPU or with one GPU a machine, every process of `torchrun` would train a model of its own. fairseq starts
-    one process per GPU: without GPUs, nothing would be trained and the exit status would be 0. `fairseq-generate` does
-    not call this function, nor does `fairseq-hydra-train` without the callback of `early`.
+    one process per GPU: without GPUs, nothing would be trained and the exit status would be 0.
     """
-
-    def call_main(cfg, main, **kwargs):
-        atexit.register(leave_gloo)
-        if not cfg.common.tpu:
-            configure(cfg.distributed_training, on_cpu=cfg.common.cpu or not torch.cuda.is_available())
-        return original(cfg, main, **kwargs)
-
-    return call_main
+    configure(cfg.distributed_training, on_cpu=cfg.common.cpu or not torch.cuda.is_available())
+    return _call_main(cfg, main, **kwargs)
 
 
 def configure(distributed, on_cpu: bool) -> None:
@@ -75,12 +62,14 @@ def configure(distributed, on_cpu: bool) -> None:
         distributed.device_id = 0 if on_cpu else int(os.environ.get("LOCAL_RANK", 0))
     if distributed.distributed_world_size == 1 and distributed.distributed_init_method is None:
         return
+
     if not distributed.distributed_no_spawn and torch.cuda.device_count() == 0:
         size = distributed.distributed_world_size
         raise UserError(
             f"A world size of {size} needs {size} processes, but fairseq starts one per GPU and sees none. Start them "
             f"with `torchrun --nproc-per-node {size} --no-python fairseq-train ...`."
         )
+
     if on_cpu:
         for field, needs_gpus, works in (
             ("distributed_backend", "nccl", "gloo"),
@@ -89,6 +78,39 @@ def configure(distributed, on_cpu: bool) -> None:
             if getattr(distributed, field) == needs_gpus:
                 setattr(distributed, field, works)
                 logger.info(f"{field} is {works} here: {needs_gpus} needs GPUs")
+
+
+def refuse_to_train_alone() -> None:
+    """Raise `UserError` if `torchrun` started several processes and the configuration does not connect them.
+
+    Without `ImportUserDir` this package is imported after `call_main`, too late to read the environment.
+    """
+    if _launched_processes() > 1 and HydraConfig.initialized() and not torch.distributed.is_initialized():
+        raise UserError(
+            f"torchrun started {_launched_processes()} processes, but each would train alone: the plugin was imported "
+            "too late to connect them. Add hydra.callbacks of configs/pretraining/base.yaml to the configuration."
+        )
+
+
+def _launched_processes() -> int:
+    """Return how many processes `torchrun` started; 1 without it."""
+    return int(os.environ["WORLD_SIZE"]) if all(os.environ.get(name) for name in _TORCHRUN) else 1
+
+
+class ImportUserDir(Callback):
+    """Imports `common.user_dir` and the plugin before a job of Hydra's; configs/ name it in `hydra.callbacks`.
+
+    fairseq imports them within `main`, too late for `call_main`.
+    """
+
+    def on_job_start(self, config: Any, **kwargs: Any) -> None:
+        try:
+            import_user_module(config.common)  # first: terms of one's own are registered before the plugin is imported
+            importlib.import_module("tupe.plugin")
+            importlib.import_module("tupe.patches.install").install()  # a launcher may import fairseq's command later
+        except Exception:  # Hydra would print a warning and continue
+            traceback.print_exc()
+            sys.exit(1)
 
 
 def find_unused_parameters(cfg, model) -> None:
@@ -100,21 +122,14 @@ def find_unused_parameters(cfg, model) -> None:
         cfg.distributed_training.find_unused_parameters = True
 
 
-def refuse_to_train_alone() -> None:
-    """Refuse processes that would train a model each.
-
-    Without the callback of `early`, this package is imported after `call_main`, too late to read the environment.
-
-    Raises:
-        UserError: `torchrun` started several processes, and the configuration does not connect them.
-    """
-    atexit.register(leave_gloo)
-    if _launched_processes() > 1 and HydraConfig.initialized() and not torch.distributed.is_initialized():
-        lines = _HYDRA_LINES + ("" if torch.cuda.is_available() else _HYDRA_CPU_LINES)
-        raise UserError(
-            f"torchrun started {_launched_processes()} processes, but each would train alone, because "
-            f"fairseq-hydra-train does not read torchrun's environment. Set in distributed_training of the YAML {lines}"
-        )
+def all_gather_list(data, group=None, max_size=16384):
+    """Gather objects of all processes also without a GPU, of whose memory fairseq makes its buffer."""
+    if torch.cuda.is_available():
+        return _all_gather_list(data, group, max_size)
+    group = distributed_utils.get_global_group() if group is None else group
+    gathered = [None] * distributed_utils.get_world_size(group)
+    torch.distributed.all_gather_object(gathered, data, group=group)
+    return gathered
 
 
 def leave_gloo() -> None:
@@ -127,8 +142,3 @@ def leave_gloo() -> None:
         distributed.destroy_process_group()
         vars(distributed_utils.get_global_group).pop("_global_group", None)
         gc.collect()
-
-
-def _launched_processes() -> int:
-    """Return how many processes `torchrun` started; 1 without it."""
-    return int(os.environ["WORLD_SIZE"]) if all(os.environ.get(name) for name in _TORCHRUN) else 1

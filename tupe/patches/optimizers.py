@@ -1,25 +1,22 @@
-"""Half precision: settings that work together; optimizers and schedules that continue with the same bits."""
+"""Half precision: settings that work together; optimizers and schedules that resume with the same bits.
 
-from contextlib import AbstractContextManager, nullcontext
+The classes have the names of fairseq's, by which a checkpoint says what it was trained with.
+"""
+
 from typing import Any
 
 import torch
-from fairseq import optim, trainer
+from fairseq import optim
 from fairseq.optim import FairseqOptimizer
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
-from fairseq.optim.lr_scheduler import FairseqLRScheduler
-from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
-
-from tupe.fairseq_patches.patching import overlay, overriding, replaced
-from tupe.util import UserError
+from fairseq.optim.lr_scheduler import reduce_lr_on_plateau
 
 #: What fairseq's scaler counts.
 _COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
 
 
-@overriding(FairseqOptimizer)
 class _SavesScaler(FairseqOptimizer):
-    """Save the state of the loss scaler.
+    """Saves the state of the loss scaler.
 
     With fairseq a resumed run counts the updates until the loss scale grows from zero again, and under AMP begins with
     the first scale: other updates then overflow, whose batches are skipped.
@@ -38,13 +35,12 @@ class _SavesScaler(FairseqOptimizer):
         if isinstance(scaler, DynamicLossScaler):
             vars(scaler).update({name: saved[name] for name in _COUNTS if name in saved})
         elif scaler is not None and "scale" in saved and scaler.is_enabled():
-            changed = {name: saved[name] for name in ("scale", "_growth_tracker")}
-            scaler.load_state_dict({**scaler.state_dict(), **changed})
+            counted = {"scale": saved["scale"], "_growth_tracker": saved["_growth_tracker"]}
+            scaler.load_state_dict(scaler.state_dict() | counted)
 
 
-@overriding(optim.FP16Optimizer)
 class FP16Optimizer(_SavesScaler, optim.FP16Optimizer):
-    """Save the float32 parameters too: fairseq saves them rounded to 16 bits, and a resumed run starts from those."""
+    """Saves the float32 parameters too: fairseq saves them rounded to 16 bits, and a resumed run starts from those."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "fp32_params": [p.detach() for p in self.fp32_optimizer.params]}
@@ -60,9 +56,8 @@ class MemoryEfficientFP16Optimizer(_SavesScaler, optim.MemoryEfficientFP16Optimi
     """Has no float32 parameters to save."""
 
 
-@overriding(optim.AMPOptimizer)
 class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
-    """Divide the gradients by the loss scale once.
+    """Divides the gradients by the loss scale once.
 
     Clipping divides them, which the scaler notes for PyTorch's optimizer. fairseq's step asks it about fairseq's
     wrapper and divides again, by 128 and more: gradients are then near Adam's `eps`.
@@ -73,9 +68,8 @@ class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
         self.scaler.update()
 
 
-@overriding(ReduceLROnPlateauLRSchedule)
-class _SavesPatience(ReduceLROnPlateauLRSchedule):
-    """Save for how many epochs the loss has not fallen, which fairseq begins to count anew."""
+class ReduceLROnPlateauLRSchedule(reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule):
+    """Saves for how many epochs the loss has not fallen, which fairseq begins to count anew."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
@@ -85,46 +79,15 @@ class _SavesPatience(ReduceLROnPlateauLRSchedule):
         self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)
 
 
-#: Under the names of fairseq's classes, by which a checkpoint says what it was trained with.
-_CLASSES = {
-    **{vars(optim)[ours.__name__]: ours for ours in (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)},
-    ReduceLROnPlateauLRSchedule: _SavesPatience,
-}
-
-
-def use_exact_states(part: FairseqOptimizer | FairseqLRScheduler) -> None:
-    """Give an optimizer or schedule of fairseq's the methods of the class here that derives from its own, if any."""
-    part.__class__ = _CLASSES.get(type(part), type(part))
-
-
 def make_precision_consistent(common) -> None:
     """Make settings of `common` agree that only work together.
 
     Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
-    With `fp16` and `bf16` fairseq trains a model of fp16 without a loss scale. On the CPU fp16 asks, with flat
-    gradients, for a CUDA device.
-
-    Raises:
-        UserError: two precisions are set.
+    With `fp16` and `bf16` fairseq trains a model of fp16 without a loss scale. On the CPU fp16 needs, with flat
+    gradients, a CUDA device.
     """
     common.fp16 = common.fp16 or common.memory_efficient_fp16
     common.bf16 = common.bf16 or common.memory_efficient_bf16
-    if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
-        raise UserError("fp16, bf16 and amp exclude each other: set the others to false.")
-    if (common.cpu or not torch.cuda.is_available()) and not common.tpu:
+    assert common.fp16 + common.bf16 + common.amp <= 1, "fp16, bf16 and amp exclude each other"
+    if common.cpu or not torch.cuda.is_available():
         common.fp16_no_flatten_grads = True
-
-
-class _StaysOnCPU(torch.Tensor):
-    def cuda(self, *args, **kwargs):
-        return self
-
-
-_ON_CPU = overlay(
-    trainer, "torch", "Trainer.train_step", tensor=lambda value: torch.tensor(value).as_subclass(_StaysOnCPU)
-)
-
-
-def overflows_on_the_cpu() -> AbstractContextManager:
-    """Let an fp16 overflow be one without a GPU: fairseq writes `torch.tensor(0.0).cuda()`, whatever the device."""
-    return nullcontext() if torch.cuda.is_available() else replaced(trainer, "torch", _ON_CPU)

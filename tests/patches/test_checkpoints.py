@@ -1,0 +1,159 @@
+"""Checkpoints are read without running code, compared with the run, and whole after a kill and on a full disk."""
+
+import hashlib
+import os
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from pickle import UnpicklingError
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from tests.patches.test_safe_load import Malicious
+from tests.samples import FIELDS, dictionary_of
+from tupe.models.config import named
+from tupe.models.seq2seq.model import Seq2SeqModel
+from tupe.patches.checkpoints import compare, dictionary_sha256, record_dictionaries, refuse_other_dictionary
+from tupe.util import UserError
+
+
+def changed(trained, path, **entries):
+    """The checkpoint of `trained` with some entries replaced, or left out where None."""
+    state = {**torch.load(trained / "checkpoint_last.pt", weights_only=True), **entries}
+    torch.save({key: value for key, value in state.items() if value is not None or key == "args"}, path)
+    return path
+
+
+def test_fairseq_reads_its_own(trained):
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(trained / "checkpoint_last.pt"), {"data": "elsewhere"})
+    assert state["cfg"].task.data == "elsewhere"
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+
+
+def test_code_does_not_run_and_is_named(trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")  # fairseq's own would run it
+    witness = tmp_path / "witness"
+    bad = changed(trained, tmp_path / "bad.pt", task_state=Malicious(exec, f"open({str(witness)!r}, 'w')"))
+    with pytest.raises(UnpicklingError, match="exec"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(bad))
+    assert not witness.exists()
+
+
+def test_an_encoder_begins_no_electra():
+    state = {"cfg": {"model": {"_name": "tupe_tiny", "dictionary_sha256": None}}, "model": {}}
+    task, name = SimpleNamespace(source_dictionary=Dictionary()), "electra_tupe_r_tiny"
+    with pytest.raises(UserError, match=r"of another system \(.*generator_size: checkpoint has none, here"):
+        compare("a.pt", state, named(name), task)
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_kill_while_the_last_checkpoint_is_copied(train, trained, tmp_path, monkeypatch):
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes((trained / "checkpoint_last.pt").read_bytes())
+    before = digest(last)
+
+    def killed(source, target):
+        Path(target).write_bytes(Path(source).read_bytes()[:1000])
+        raise SystemExit
+
+    monkeypatch.setattr(shutil, "copyfile", killed)
+    with pytest.raises(SystemExit):
+        train(tmp_path, "--max-update", 5)
+    assert digest(last) == before
+
+
+def test_what_a_killed_save_left_is_deleted(train, tmp_path):
+    left = tmp_path / ".checkpoint_last.pt.7.part"
+    left.touch()
+    train(tmp_path, "--max-update", 1)
+    assert not left.exists()
+
+
+def test_disk_that_is_full_when_a_checkpoint_is_written(tmp_path):
+    """fairseq writes three times into one file, and renames it."""
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(b"the one before")
+    (tmp_path / f".{last.name}.{os.getpid()}.part").symlink_to("/dev/full")
+    with pytest.raises(Exception, match=r"fail|space"):
+        checkpoint_utils.torch_persistent_save({"weight": torch.zeros(1000)}, str(last))
+    assert last.read_bytes() == b"the one before"
+    assert [path.name for path in tmp_path.iterdir()] == [last.name]
+
+
+def test_a_checkpoint_of_the_other_direction(tmp_path):
+    """A dictionary of both languages fits either, so fairseq alone translates German as if it were English."""
+    path, config = tmp_path / "x.pt", named("seq2seq_tupe_r_tiny", **FIELDS)
+    tasks = {
+        pair: TranslationTask(
+            TranslationConfig(left_pad_source=False, source_lang=pair[0], target_lang=pair[1]),
+            Dictionary(), Dictionary(),
+        )
+        for pair in (("en", "de"), ("de", "en"))
+    }  # fmt: skip
+    model = Seq2SeqModel.build_model(config, tasks["en", "de"])
+    cfg = {"model": vars(config), "task": {"_name": "translation", "source_lang": "en", "target_lang": "de"}}
+    state = {"cfg": cfg, "extra_state": {}, "optimizer_history": [{"best_loss": 0}], "model": model.state_dict()}
+    torch.save(state, path)
+    checkpoint_utils.load_model_ensemble([str(path)], task=tasks["en", "de"])
+    with pytest.raises(UserError, match=r"x\.pt translates from en to de\. Pass -s en -t de\."):
+        checkpoint_utils.load_model_ensemble([str(path)], task=tasks["de", "en"])
+
+
+def test_another_target_dictionary_of_the_same_size():
+    """The source's is the same: its checksum says nothing of the target's."""
+    words, others = dictionary_of("word"), dictionary_of("other")
+    config = named("seq2seq_tupe_r_tiny", **FIELDS)
+    task = TranslationTask(TranslationConfig(left_pad_source=False), words, words)
+    record_dictionaries(Namespace(model=config, task={}), task)
+    assert Seq2SeqModel.build_model(config, task)
+    task.tgt_dict = others
+    with pytest.raises(UserError, match=r"trained with another target dictionary"):
+        Seq2SeqModel.build_model(config, task)
+    with pytest.raises(UserError, match=r"checkpoint last\.pt was trained with another target dictionary"):
+        compare("last.pt", {"cfg": {"model": vars(config)}, "model": {}}, config, task)
+
+
+def test_arch_name_and_dropout_may_differ(train, trained, tmp_path):
+    last = trained / "checkpoint_last.pt"
+    train(tmp_path, "--finetune-from-model", last, "--dropout", 0.2, "--encoder-ffn-embed-dim", 16, arch="tupe_r_base")
+
+
+def with_dictionary(corpus, folder, change):
+    """The data of `corpus` with the lines of its dictionary changed."""
+    folder.mkdir()
+    for file in corpus.glob("*.[bi]*"):
+        (folder / file.name).symlink_to(file)
+    lines = (corpus / "dict.txt").read_text().splitlines()
+    (folder / "dict.txt").write_text("".join(f"{line}\n" for line in change(lines)))
+    return folder
+
+
+def test_checkpoint_without_checksum(corpus, train, trained, tmp_path):
+    """As `tupe convert-release` writes it: the size is compared."""
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=True)
+    state["cfg"]["model"]["dictionary_sha256"] = None
+    last = tmp_path / "converted.pt"
+    torch.save(state, last)
+    train(tmp_path / "same", "--finetune-from-model", last)
+    data = with_dictionary(corpus, tmp_path / "data", lambda lines: [*lines, "more 1"])
+    with pytest.raises(UserError, match="another dictionary"):
+        train(tmp_path / "run", "--finetune-from-model", last, data=data)
+
+
+def test_checksum_is_of_the_symbols_in_order_the_same_for_both_tasks(corpus, trained):
+    dictionary = SentencePredictionTask.load_dictionary(str(corpus / "dict.txt"))
+    saved = torch.load(trained / "checkpoint_last.pt", weights_only=True)["cfg"]["model"]["dictionary_sha256"]
+    assert dictionary_sha256(dictionary) == saved
+    swapped = Dictionary.load(str(corpus / "dict.txt"))
+    assert dictionary_sha256(swapped) != saved  # no <mask>
+    with pytest.raises(UserError, match="another dictionary"):
+        refuse_other_dictionary(saved, swapped)  # as fairseq-eval-lm has it

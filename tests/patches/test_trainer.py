@@ -1,0 +1,61 @@
+"""A run resumes where it was, does not resume from what does not fit, and is finished once."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.patches.test_checkpoints import digest
+from tupe.patches.trainer import TupeTrainer, update_seed
+from tupe.util import UserError
+
+
+def test_finished_run_stays_finished(train, tmp_path):
+    train(tmp_path)
+    before = digest(tmp_path / "checkpoint_last.pt")
+    train(tmp_path)
+    assert digest(tmp_path / "checkpoint_last.pt") == before
+    train(tmp_path, "--max-update", 4)
+    last = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert last["optimizer_history"][-1]["num_updates"] == 4
+
+
+def test_a_run_without_its_optimizer_does_not_go_on_in_silence(train, tmp_path):
+    train(tmp_path / "run", "--no-save-optimizer-state")
+    last = tmp_path / "run/checkpoint_last.pt"
+    with pytest.raises(UserError, match=rf"{last} has no state of the optimizer.*--finetune-from-model"):
+        train(tmp_path / "run", "--max-update", 4)
+    train(tmp_path / "new", "--restore-file", last)
+
+
+@pytest.mark.parametrize("flag", ["--restore-file", "--continue-once"])
+def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
+    """fairseq alone trains from nothing."""
+    with pytest.raises(FileNotFoundError, match=r"none\.pt"):
+        train(tmp_path, flag, tmp_path / "none.pt")
+
+
+def test_interrupted_finetuning_goes_on_without_the_pretrained_checkpoint(train, trained, tmp_path):
+    pretrained = tmp_path / "pretrained.pt"
+    pretrained.write_bytes((trained / "checkpoint_last.pt").read_bytes())
+    train(tmp_path / "run", "--finetune-from-model", pretrained)
+    pretrained.unlink()
+    train(tmp_path / "run", "--finetune-from-model", pretrained, "--max-update", 4)
+
+
+def drawn(trainer, seed, update, rank):
+    self = SimpleNamespace(
+        cfg=SimpleNamespace(common=SimpleNamespace(seed=seed)), get_num_updates=lambda: update, data_parallel_rank=rank
+    )
+    trainer._set_seed(self)
+    return torch.rand(4).tolist()
+
+
+def test_every_update_of_every_process_and_seed_draws_its_own():
+    where = list(itertools.product((1, 2, 3), range(9, 12), range(3)))
+    numbers = [drawn(TupeTrainer, *place) for place in where]
+    assert len({tuple(row) for row in numbers}) == len(where)
+    assert numbers == [drawn(TupeTrainer, *place) for place in where]  # as a resumed run does
+    assert len({update_seed(*place) for place in where}) == len(where)
+    assert all(0 <= update_seed(*place) < 2**63 for place in where)

@@ -1,0 +1,163 @@
+"""Batches: each sequence in one of them, none counted twice, drawn anew in every epoch, and what is left out said."""
+
+import logging
+import os
+import sys
+import threading
+
+import numpy as np
+import torch
+from fairseq.data import FairseqDataset, indexed_dataset
+from fairseq.data.indexed_dataset import MMapIndexedDataset, data_file_path, index_file_path
+from fairseq.data.iterators import BackgroundConsumer
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.translation import TranslationTask
+from torch.utils.data._utils import signal_handling
+
+from tupe.data.batches import MaskedBatches
+from tupe.data.length_order import with_last_batch
+from tupe.util import UserError
+
+logger = logging.getLogger(__name__)
+
+_SECONDS = 10  # for a batch; a thread that takes longer is left to fairseq
+
+_batch_by_size = FairseqDataset.batch_by_size
+_filter_indices_by_size = FairseqTask.filter_indices_by_size
+_get_batch_iterator = FairseqTask.get_batch_iterator
+_train_step, _valid_step = FairseqTask.train_step, FairseqTask.valid_step
+_regular_dataset = MaskedLMTask._regular_dataset
+_build_dataset_for_inference = TranslationTask.build_dataset_for_inference
+_make_dataset = indexed_dataset.make_dataset
+_set_worker_signal_handlers = signal_handling._set_worker_signal_handlers
+
+
+def batch_by_size(self, indices, *args, **kwargs) -> list:
+    """Keep the last batch, also in validation.
+
+    fairseq drops it if `required_batch_size_multiple`, 8 by default, does not divide it.
+    """
+    return with_last_batch(_batch_by_size(self, indices, *args, **kwargs), indices)
+
+
+def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
+    """Warn of tokens that training never uses.
+
+    fairseq names ten of the sequences that are too long, and not how much of the data they are: 36% was seen.
+    """
+    kept = _filter_indices_by_size(self, indices, dataset, max_positions, ignore_invalid_inputs)
+    if len(kept) < len(indices):
+        total = sum(int(np.sum(dataset.size(index))) for index in indices)
+        used = sum(int(np.sum(dataset.size(index))) for index in kept)
+        logger.warning(
+            f"{1 - used / total:.2%} of the tokens are never used: {len(indices) - len(kept):,} of {len(indices):,} "
+            f"sequences are longer than max_positions={max_positions}. Raise --tokens-per-sample and --max-positions, "
+            "or break lines with --sample-break-mode none."
+        )
+    return kept
+
+
+def get_batch_iterator(self, *args, **kwargs):
+    """Start the data workers again in every epoch.
+
+    fairseq keeps the workers, with a copy of the data set that stays in the epoch in which they started: with
+    `num_workers` above 0, all epochs would see the masks of that epoch.
+    """
+    iterator = _get_batch_iterator(self, *args, **kwargs)
+    iterator.persistent_workers = False
+    return iterator
+
+
+def put_dummy_batches_first(samples: list[dict]) -> list[dict]:
+    """Put the dummy batches, which a process computes that has no batch left, before the others of an update.
+
+    fairseq takes the whole process for idle if its last batch is a dummy: with accumulated gradients, the batches
+    before it count in the gradient and neither in the sample size that divides it nor in the log.
+    """
+    return sorted(samples, key=bool)
+
+
+def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
+    """Count nothing of a dummy batch, whose gradient fairseq ignores: its sample size and its log are zero."""
+    loss, size, log = _train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad, **kwargs)
+    return (loss, _zero(size), _zeros(log)) if ignore_grad else (loss, size, log)
+
+
+def valid_step(self, sample, model, criterion, **kwargs):
+    """Repeat the last batch in place of an empty one, and count nothing of it.
+
+    `fairseq-validate` passes an empty batch to a process that has no batch left.
+    """
+    if sample:
+        self.validated_last = sample
+        return _valid_step(self, sample, model, criterion, **kwargs)
+    loss, size, log = _valid_step(self, self.validated_last, model, criterion, **kwargs)
+    return _zero(loss), _zero(size), _zeros(log)
+
+
+def _zero(value):
+    """Return a zero of the type of a tensor or number."""
+    return torch.zeros_like(value) if torch.is_tensor(value) else type(value)(0)
+
+
+def _zeros(log: dict) -> dict:
+    """Return the log of a batch that counts nothing."""
+    return {key: _zero(value) for key, value in log.items()}
+
+
+def regular_dataset(self, *datasets):
+    """Return batches of `masked_lm` with `masked_tokens`, so that the criterion need not wait for the GPU."""
+    dataset = _regular_dataset(self, *datasets)
+    return MaskedBatches(dataset.defn, dataset.sizes, self.source_dictionary)
+
+
+def build_dataset_for_inference(self, *args, **kwargs):
+    """Pad sources where the task does; `fairseq-interactive` pads them on the left without asking it."""
+    dataset = _build_dataset_for_inference(self, *args, **kwargs)
+    dataset.left_pad_source = self.cfg.left_pad_source
+    return dataset
+
+
+def make_dataset(path, impl, *args, **kwargs):
+    """Compare an index with its data.
+
+    With a damaged index, fairseq reads other sequences than were written, in silence.
+    """
+    dataset = _make_dataset(path, impl, *args, **kwargs)
+    if isinstance(dataset, MMapIndexedDataset):
+        index = dataset._index
+        sizes = index._sizes.astype(np.int64) * index.dtype().itemsize
+        ends = np.cumsum(sizes)
+        if not np.array_equal(index._pointers, ends - sizes) or sizes.sum() != os.path.getsize(data_file_path(path)):
+            raise UserError(f"{index_file_path(path)} does not fit the data beside it: prepare the data again.")
+    return dataset
+
+
+def get_buckets(sizes, num_buckets):
+    """Compute fairseq's buckets of lengths, by the argument that numpy 2 calls `method`."""
+    return np.unique(np.percentile(sizes, np.linspace(0, 100, num_buckets + 1), method="lower")[1:])
+
+
+def set_worker_signal_handlers() -> None:
+    """Give a data worker a process group of its own.
+
+    A signal to the group of the training, as torchrun sends it, would end the worker, and the training could then
+    finish neither the update nor the epoch.
+    """
+    _set_worker_signal_handlers()
+    os.setsid()
+
+
+def stop_prefetching() -> None:
+    """End fairseq's threads that prefetch batches, each after the batch that it is at.
+
+    A thread that is in PyTorch when Python ends aborts the process: exit status 134 would hide that of the run.
+    """
+    for thread in threading.enumerate():
+        if isinstance(thread, BackgroundConsumer):
+            thread._max_len, queue = 0, thread._queue
+            with queue.mutex:  # it may wait for room
+                queue.maxsize = sys.maxsize
+                queue.not_full.notify()
+            thread.join(_SECONDS)

@@ -1,0 +1,131 @@
+"""The trainer, which takes the place of fairseq's."""
+
+import functools
+import hashlib
+import os
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+from fairseq import utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.file_io import PathManager
+from fairseq.trainer import Trainer
+
+from tupe.patches import loop
+from tupe.patches.batches import put_dummy_batches_first
+from tupe.patches.checkpoints import check_checkpoint, record_dictionaries, refuse_other_shards
+from tupe.patches.launch import find_unused_parameters, refuse_to_train_alone
+from tupe.patches.optimizers import make_precision_consistent
+from tupe.util import remove_parts
+
+
+class TupeTrainer(Trainer):
+    """fairseq's trainer, which resumes with the same bits and stops when it is told to."""
+
+    def __init__(self, cfg, task, model, criterion, *args, **kwargs):
+        if isinstance(cfg, Namespace):
+            cfg = convert_namespace_to_omegaconf(cfg)
+
+        if hasattr(task, "before_training"):
+            task.before_training(cfg)
+        if getattr(cfg.model, "pretrained", None):  # the saved configuration has its fields, and needs it no more
+            cfg.checkpoint.finetune_from_model, cfg.model.pretrained = cfg.model.pretrained, None
+        refuse_other_shards(getattr(cfg.task, "data", None) or "")
+        make_precision_consistent(cfg.common)
+        refuse_to_train_alone()
+        find_unused_parameters(cfg, model)
+        record_dictionaries(cfg, task)
+        # fairseq sends what the first process read to the others through `torch.load`, which refuses omegaconf's
+        cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
+
+        loop.patch_loop()
+        self.saved_at = time.monotonic()
+        self.requested = [0.0] * (len(loop.SIGNALS) + 1)
+        super().__init__(cfg, task, model, criterion, *args, **kwargs)
+
+    def _build_optimizer(self):
+        """Show the parameters to a schedule that follows them; fairseq shows it the optimizer alone."""
+        super()._build_optimizer()
+        if hasattr(self.lr_scheduler, "follow_parameters"):
+            self.lr_scheduler.follow_parameters(self.model, self.criterion)
+
+    def get_train_iterator(self, epoch, *args, disable_iterator_cache=False, **kwargs):
+        """Build the batches of a resumed run as the run did in its first epoch.
+
+        fairseq seeds the order of the examples with the epoch in which a process builds its batches, and then keeps the
+        batches for all later epochs. A process that resumes in epoch 3 would build other batches than the one that
+        began in epoch 1. Iterators that are built again in every epoch stay as they are.
+        """
+        build = functools.partial(super().get_train_iterator, disable_iterator_cache=disable_iterator_cache)
+        rebuilt = self.cfg.dataset.update_epoch_batch_itr or getattr(self.task.cfg, "rebuild_batches", False)
+        first = epoch if disable_iterator_cache or rebuilt else 1
+        self.batches = build(first, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
+        if first != epoch and not self.task.can_reuse_epoch_itr(self.batches.dataset):
+            self.batches = build(epoch, *args, **kwargs)
+
+        if hasattr(self.lr_scheduler, "follow"):
+            self.lr_scheduler.follow(self.batches)
+        return self.batches
+
+    def load_checkpoint(self, filename, reset_optimizer=False, *args, **kwargs):
+        """Load a checkpoint after checking that it fits this run; delete temporary files of killed runs."""
+        folder = self.cfg.checkpoint.save_dir
+        last = os.path.join(folder, f"checkpoint_last{self.checkpoint_suffix}.pt")
+        if self.is_data_parallel_master:
+            remove_parts(Path(folder))
+        if PathManager.isfile(filename):
+            check_checkpoint(filename, self.cfg, self.task, resumes=not reset_optimizer)
+        elif filename != last:  # fairseq would train from nothing
+            raise FileNotFoundError(filename)
+        state = super().load_checkpoint(filename, reset_optimizer, *args, **kwargs)
+        self.begin = functools.partial(loop.finish_interrupted, self, state) if state else None
+        return state
+
+    def lr_step(self, epoch, *args, **kwargs):
+        """Begin a run where fairseq steps its schedule for the first time: last, before the loop over the epochs."""
+        rate = super().lr_step(epoch, *args, **kwargs)
+        begin, self.begin = getattr(self, "begin", None), None
+        if begin is not None:
+            begin()
+        return rate
+
+    def save_checkpoint(self, *args, **kwargs):
+        """Save, and keep the time for `model.save_interval_minutes`."""
+        saved = super().save_checkpoint(*args, **kwargs)
+        self.saved_at = time.monotonic()
+        return saved
+
+    def _set_seed(self):
+        """Draw numbers of its own for each update, process and seed.
+
+        fairseq takes `seed + update`: processes draw the same dropout, and seed 2 that of seed 1, one update later.
+        """
+        utils.set_torch_seed(update_seed(self.cfg.common.seed, self.get_num_updates(), self.data_parallel_rank))
+
+    def train_step(self, samples, *args, **kwargs):
+        """Make an update, with the dummy batches first."""
+        return super().train_step(put_dummy_batches_first(samples), *args, **kwargs)
+
+    def valid_step(self, *args, **kwargs):
+        """Validate on a batch, and end the validation if a signal asks for it."""
+        log = super().valid_step(*args, **kwargs)
+        loop.save_or_stop(self)
+        return log
+
+    def _aggregate_logging_outputs(self, logging_outputs, *stats, **kwargs):
+        """Sum the statistics of an update, and with them what any process received or is due."""
+        requested = torch.tensor(loop.local_stop_request(self))
+        outputs, (*stats, requested) = super()._aggregate_logging_outputs(logging_outputs, *stats, requested, **kwargs)
+        self.requested = requested.tolist()
+        return outputs, stats
+
+
+def update_seed(seed: int, update: int, rank: int) -> int:
+    """Return a seed of 63 bits for an update of one process.
+
+    It is a function of the three numbers alone, so that a run resumes.
+    """
+    digest = hashlib.blake2b(f"{seed} {update} {rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
