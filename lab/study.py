@@ -189,10 +189,10 @@ class Study:
     def prepare(self, texts: list[Path], glue: Path | None) -> None:
         """Prepare the corpus from `texts` and the tasks from a GLUE download, unless they are prepared."""
         if texts:
-            subprocess.run([*_TUPE, "prepare-corpus", self.corpus, *texts, *self.design.corpus], check=True)
+            subprocess.run([*_TUPE, "prepare-corpus", *texts, self.corpus, *self.design.corpus], check=True)
         if glue is not None:
             tasks = self.design.finetuning.tasks
-            subprocess.run([*_TUPE, "prepare-glue", glue, self.corpus, self.glue, *tasks], check=True)
+            subprocess.run([*_TUPE, "prepare-glue", glue, self.corpus, *tasks, self.glue], check=True)
 
     def folder(self, run: Run) -> Path:
         return self.out / run.path.with_suffix("")
@@ -333,16 +333,16 @@ class Study:
         elif run.part == "start":
             (folder / "start.pt").unlink(missing_ok=True)  # of a conversion that was stopped before its record
             how = ("--positions", design.systems[run.system].start.positions, "--seed", str(run.seed))
-            paths = map(str, (self.initial(run), folder / "start.pt"))
             fields = (design.model(run.system), *self._fields(run))
-            yield [*_TUPE, "warm-start", *paths, *fields, "--data", str(self.corpus), *how]
+            paths = (*fields, str(folder / "start.pt"), "--data", str(self.corpus))
+            yield [*_TUPE, "warm-start", str(self.initial(run)), *paths, *how]
         else:
             yield pretraining_command(design, run, self.lr(run), self.corpus, folder, self.initial(run))
             if self._is_measured(run) and design.masks:
                 (folder / _LENGTHS).unlink(missing_ok=True)
                 lengths = {settings["pretraining"]["task"]["tokens_per_sample"], *design.lengths}
                 extend = design.systems[run.system].evaluate
-                options = ["--lengths", *map(str, sorted(lengths)), *(["--extend", *extend] if extend else [])]
+                options = ["--lengths", ",".join(map(str, sorted(lengths))), *(["--window"] if extend else [])]
                 paths = ("--data", str(self.corpus), "--json", str(folder / _LENGTHS))
                 checkpoint = str(folder / "checkpoint_last.pt")
                 yield [*_TUPE, "loss-by-length", checkpoint, *options, "--masks", str(design.masks), *paths]

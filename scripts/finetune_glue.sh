@@ -4,7 +4,7 @@
 #   bash scripts/finetune_glue.sh TASK CHECKPOINT DATA [key=value ...]
 #
 # TASK        CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD or TyDiQA
-# CHECKPOINT  a pre-trained checkpoint of this plugin (tupe convert-release for the authors')
+# CHECKPOINT  a pre-trained checkpoint of this plugin (tupe convert release for the authors')
 # DATA        folder made by scripts/prepare_glue.sh (questions: tupe prepare-qa), of this task or of all
 # key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT;
 #             recipe=electra is ELECTRA's fine-tuning
@@ -15,5 +15,4 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage
-for_cpu 1
 exec python3 -m tupe finetune "$@"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Text files -> cleaned text, SentencePiece, fairseq's data: bash scripts/prepare_corpus.sh OUT INPUT... [options; -h shows them]
-# Of many languages INPUT is de=INPUT, or --languages FOLDER: docs/xtreme.md
+# Text files -> cleaned text, SentencePiece, fairseq's data: bash scripts/prepare_corpus.sh OUT INPUT... [options]
+# `tupe prepare-corpus --help` explains the options. Of many languages INPUT is de=INPUT: docs/xtreme.md
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-exec python3 -m tupe prepare-corpus "$@"
+[[ $# -ge 2 && $1 != -* ]] || usage
+exec python3 -m tupe prepare-corpus "${@:2}" "$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Pre-trains a model in TUPE's setting (configs/pretraining/base.yaml) or another, on any number of GPUs and nodes, in
-# mixed precision; gradient accumulation keeps the effective batch, 256 sequences, whatever the number of GPUs.
+# mixed precision: `tupe pretrain`, with its options as variables.
 #
 #   bash scripts/pretrain.sh DATA [key=value ...]                                        all GPUs of this machine
 #   NODES=2 NODE_RANK=0 MASTER_ADDR=host0 bash scripts/pretrain.sh DATA [key=value ...]  on each node, with its rank
@@ -12,25 +12,13 @@
 #                a flag of the model that the file does not name needs Hydra's plus: +model.relative=unbinned
 # CONFIG         a file of configs/pretraining, base by default; it says what the following are if they are not set
 # MODEL          `tupe systems` lists them
-# BATCH          sequences an update
-# BATCH_PER_GPU  sequences a GPU and step; lower it where memory is short
+# BATCH          sequences per update, whatever the number of GPUs
+# BATCH_PER_GPU  sequences per GPU and step; lower it where memory is short
 #
-# First it prints the plan: size, batch, updates, tokens, operations.
-# Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
+# Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; the same command resumes from the last checkpoint.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-. "$(dirname "$0")/lib/launch.sh"
 [[ $# -ge 1 && $1 != -* ]] || usage
-data=$1
-shift
-find_config pretraining base
-find_processes
-batch_size=$(value "$config" batch_size)
-batch=${BATCH:-$((batch_size * $(value "$config" update_freq)))}
-per_gpu=${BATCH_PER_GPU:-$batch_size}
-[ $((batch % (world * per_gpu))) -eq 0 ] ||
-    fail "$world processes x $per_gpu sequences do not divide the batch of $batch: set BATCH_PER_GPU or BATCH"
-
-settings+=("common.user_dir='$(python3 -m tupe user-dir)'" "task.data='$data'" ${MODEL:+"model._name=$MODEL"}
-    "dataset.batch_size=$per_gpu" "optimization.update_freq=[$((batch / (world * per_gpu)))]" "$@")
-start
+exec python3 -m tupe pretrain "$@" ${CONFIG:+--config "$CONFIG"} ${MODEL:+--model "$MODEL"} ${BATCH:+--batch "$BATCH"} \
+    ${BATCH_PER_GPU:+--batch-per-gpu "$BATCH_PER_GPU"} ${GPUS:+--gpus "$GPUS"} ${PROCESSES:+--processes "$PROCESSES"} \
+    ${NODES:+--nodes "$NODES"}

@@ -76,9 +76,9 @@ text() {
 }
 
 prepare() {
-    tupe prepare-corpus "$out/corpus" "$out/text/pretraining.txt" --vocab-size 4000 --valid-documents 0.06 \
-        --max-tokens 30 --no-join-short-sentences
-    tupe prepare-glue "$out/glue" "$out/corpus" "$out/glue-data" CoLA --partial
+    tupe prepare-corpus "$out/text/pretraining.txt" "$out/corpus" --vocab-size 4000 --valid-documents 0.06 \
+        --max-tokens 30 --without join-short-sentences
+    tupe prepare-glue "$out/glue" "$out/corpus" CoLA "$out/glue-data" --partial
 }
 
 pretrain() { # MODEL

@@ -17,13 +17,16 @@ from textwrap import dedent
 import pytest
 from fairseq import options
 from hydra.errors import HydraException
+from typer.exceptions import TyperException
+from typer.main import get_command
 
 from tests.commands import ROOT, run
 from tests.samples import write_checkpoint, write_manifest
-from tupe.cli.main import parser_of
+from tupe.cli.commands import app
+from tupe.cli.launch import Training
+from tupe.cli.plan import read_config
 from tupe.experiments.settings import read_settings
 from tupe.models.config import TupeConfig
-from tupe.plan.config import read_config
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES, system_fields
 from tupe.util import UserError
 
@@ -44,7 +47,7 @@ PROGRAMS = {
     "scripts/xtreme.sh": "days on a GPU: tests/end_to_end/test_xtreme.py",
     "scripts/study.sh": "hours: tests/end_to_end/test_study.py",
     "scripts/prepare_translation.sh": "needs two languages: tests/data/translation",
-    "scripts/translate_train.sh": "days on GPUs: tests/plan",
+    "scripts/translate_train.sh": "days on GPUs: tests/cli/test_launch.py",
     "fairseq-train": "hours on a GPU: tests/end_to_end/test_training.py",
     "fairseq-hydra-train": "hours on GPUs: tests/end_to_end/test_training.py",
     "fairseq-generate": "needs a checkpoint: tests/contract",
@@ -123,7 +126,7 @@ def test_block(page, code, recorder, tmp_path):
     for words, environment in found:
         try:
             check(words, environment)
-        except (UserError, HydraException, SystemExit) as error:
+        except (UserError, HydraException, SystemExit, TyperException) as error:
             pytest.fail(f"{page}: {' '.join(words)}: {error}")
 
 
@@ -141,7 +144,7 @@ def check(words, environment):
     assert program in PROGRAMS, program
     assert not environment.keys() - NOT_OURS, environment
     if program == "tupe":
-        parse(arguments[0], [*arguments[1:], *given])
+        parse([*arguments, *given])
     elif program == "fairseq-train":
         data = [] if arguments[0].startswith("DATA") else ["DATA"]
         needed = {"--task": "masked_lm", "--arch": "tupe_base"}
@@ -175,37 +178,47 @@ def without_user_dir(arguments):
     return arguments[:at] + arguments[at + 2 :]
 
 
-def parse(command, arguments):
-    """The arguments of `tupe COMMAND`, by its own parser."""
-    parsed = parser_of(command).parse_intermixed_args(arguments)
-    if command == "plan":
-        read_config(ROOT / parsed.folder, parsed.config, parsed.overrides)
+COMMANDS = get_command(app).commands
+
+
+def command_of(words):
+    """The command that `tupe WORDS` runs, and its arguments; `tupe convert` has commands of its own."""
+    command, arguments = COMMANDS[words[0]], words[1:]
+    return (command.commands[arguments[0]], arguments[1:]) if words[0] == "convert" else (command, arguments)
+
+
+def parse(words):
+    """The arguments of a command, by its own parser."""
+    command, arguments = command_of(words)
+    parsed = command.make_context(words[0], list(arguments)).params
+    if words[0] in ("plan", "pretrain"):
+        batch = (parsed["batch"], parsed["batch_per_gpu"], parsed["gpus"] or 0, parsed["processes"], parsed["nodes"])
+        training = Training.of(parsed["data"], parsed["overrides"] or [], parsed["config"], parsed["model"], *batch)
+        read_config(training.config.parent, training.config.stem, training.settings)
     return parsed
 
 
 def check_script(script, arguments, environment):
     text = (ROOT / script).read_text()
-    runs = re.search(r"exec python3 -m tupe ([a-z-]+) ", text)
+    runs = re.search(r"exec python3 -m tupe ((?:[a-z-]+ )+)", text)
     for sourced in re.findall(r'\$0"\)/(lib/\S+)"', text):
         text += (ROOT / "scripts" / sourced).read_text()
     if script.endswith(".sbatch"):
         text += (ROOT / "scripts/pretrain.sh").read_text()
     for name in environment:
         assert name in NOT_OURS or re.search(rf"\b{name}\b", text), f"{script} knows no {name}"
-    room = re.search(r"^find_config (\w+) (\w+)", text, re.M)  # and the default
-    if room:
-        folder, config = ROOT / "configs" / room[1], environment.get("CONFIG", room[2])
+    if (runs and runs[1] == "pretrain ") or script.endswith(".sbatch"):
+        kind, config = ("translation", "wmt18") if "translation/" in text else ("pretraining", "base")
         assert environment.get("MODEL", "tupe_base") in (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
         overrides = [*arguments[1:], *([f"model._name={environment['MODEL']}"] if "MODEL" in environment else [])]
-        read_config(folder, config, overrides)
+        read_config(ROOT / "configs" / kind, environment.get("CONFIG", config), overrides)
     elif script == "scripts/study.sh":
         flags_are_in(ROOT / "lab/study.py", arguments)
     elif script in ("scripts/quickstart.sh", "scripts/test.sh", "scripts/wheelhouse.sh", "lab/benchmarks/gpu.sh"):
         assert all(argument in text for argument in arguments)
     else:
-        benchmark = re.search(r"tupe sweep ([a-z]+)", text)
-        parsed = parse(runs[1], [*(benchmark.groups() if benchmark else ()), *arguments])
-        check_finetuning([o for o in getattr(parsed, "overrides", []) if not o.startswith("hydra")])
+        parsed = parse([*runs[1].split(), *arguments])
+        check_finetuning([o for o in parsed.get("overrides") or [] if not o.startswith("hydra")])
 
 
 def check_finetuning(overrides):
@@ -250,7 +263,8 @@ def test_command_in_a_sentence(page, command):
     if program == "bash":
         text = (ROOT / name).read_text()
     else:
-        text = parser_of(name).format_help()
+        command, _ = command_of([name, *arguments])
+        text = command.get_help(command.make_context(name, [], resilient_parsing=True))
     for flag in (word.split("=")[0] for word in arguments if re.match("--[a-z]", word)):
         assert flag in text, f"{page}: {command}: there is no {flag}"
 
@@ -261,9 +275,9 @@ UNKNOWN_KEY = "ConfigCompositionException"  # of Hydra
 def test_a_wrong_block_fails(recorder, tmp_path):
     """The mechanism itself: a flag, a script, a command, a key and a program that are not there."""
     for number, (code, said) in enumerate((
-        ("tupe plot position CHECKPOINT --out x.png", "SystemExit"),
+        ("tupe plot position CHECKPOINT --output x.png", "NoSuchOption"),
         ("bash scripts/pretrian.sh DATA", "AssertionError"),
-        ("tupe plots C", "ModuleNotFoundError"),
+        ("tupe plots C", "KeyError"),
         ("fairseq-hydra-train --config-dir configs/pretraining --config-name base task.dta=D", UNKNOWN_KEY),
         ("bash scripts/pretrain.sh DATA optimization.max_updates=3", UNKNOWN_KEY),
         ("MODLE=tupe_base bash scripts/pretrain.sh DATA", "AssertionError"),
@@ -271,7 +285,7 @@ def test_a_wrong_block_fails(recorder, tmp_path):
         ("fairseq-tran DATA", "AssertionError"),
     )):  # fmt: skip
         (here := tmp_path / str(number)).mkdir()
-        with pytest.raises((SystemExit, AssertionError, ModuleNotFoundError, HydraException)) as error:
+        with pytest.raises((SystemExit, AssertionError, KeyError, HydraException, TyperException)) as error:
             for words, environment in commands(code, recorder, here):
                 check(words, environment)
         assert error.type.__name__ == said, code

@@ -43,7 +43,7 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
         assert main(["export", f"{name}.pt", str(data), name, *options]) == 0
         write(tmp_path / f"{name}.py", [snippets(tmp_path / name / "README.md")])
     make_checkpoint(tmp_path / "electra.pt", "electra_tupe_r_tiny", max_positions=64)
-    assert main(["export-electra", "electra.pt", "discriminator.pt"]) == 0
+    assert main(["convert", "electra", "electra.pt", "discriminator.pt"]) == 0
     assert main(["export", "discriminator.pt", str(cleaned_corpus), "discriminator"]) == 0
     write(tmp_path / "discriminator.py", [snippets(tmp_path / "discriminator/README.md")])
     assert main(["export-onnx", "tupe-base-rte"]) == 0

@@ -28,7 +28,7 @@ def test_is_the_mean_and_shared_tensors_stay_one(save, tmp_path):
     for number in (1, 2, 6):
         save(f"checkpoint_1_{number}.pt", number)
     save("checkpoint1.pt", 100)
-    assert main(["average-checkpoints", str(tmp_path / "out.pt"), str(tmp_path), "--last", "2"]) == 0
+    assert main(["convert", "average", str(tmp_path), str(tmp_path / "out.pt"), "--last", "2"]) == 0
     state = torch.load(tmp_path / "out.pt", weights_only=True)
     torch.testing.assert_close(state["model"]["a"], torch.full((2, 3), 4.0, dtype=torch.float16))
     assert state["model"]["a"].data_ptr() == state["model"]["b"].data_ptr()
@@ -116,7 +116,7 @@ def run(request, train, tmp_path_factory):
 def test_training_resumes(rule, run, train, tmp_path):
     arch, flags, short = run
     long = tmp_path / "long.pt"
-    assert main(["extend-positions", str(short), "24", str(long), "--rule", rule]) == 0
+    assert main(["convert", "positions", str(short), "24", str(long), "--rule", rule]) == 0
     before, after = (torch.load(path, weights_only=True) for path in (short, long))
     changed = [name for name, tensor in before["model"].items() if after["model"][name].shape != tensor.shape]
     assert changed

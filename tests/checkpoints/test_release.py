@@ -40,7 +40,7 @@ def release_file(golden, tmp_path_factory):
 def test_the_command_converts(release_file, golden, tmp_path, capsys):
     """The next command can be pasted, and the model says what the authors' says."""
     out = tmp_path / "TUPE's own.pt"
-    assert main(["convert-release", str(release_file), str(out)]) == 0
+    assert main(["convert", "release", str(release_file), str(out)]) == 0
     command = capsys.readouterr().out.partition("fine-tune it with: ")[2]
     assert shlex.split(command) == ["tupe", "finetune", "TASK", str(out), "DATA"]
     opened, loaded = open_checkpoint(out), load_release(release_file)

@@ -34,7 +34,7 @@ def test_rows(checkpoints, tmp_path, capsys):
 
 
 def test_a_window_has_rows_of_its_own(checkpoints, tmp_path, capsys):
-    words = ["--lengths", "8", "16", "--extend", "window", "--data", str(tmp_path)]
+    words = ["--lengths", "8,16", "--window", "--data", str(tmp_path)]
     assert main(["loss-by-length", checkpoints[0], *words]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[:2] for row in rows] == [["t5_tiny", "8"], ["t5_tiny", "16"]] + [["t5_tiny,", "window"]] * 2

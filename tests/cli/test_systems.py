@@ -10,10 +10,10 @@ from tupe.systems import ELECTRA_SIZES, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, S
 
 
 def test_table_has_every_system_and_size(capsys):
-    for model, sizes, electra in (("", SIZES, []), ("electra_", ELECTRA_SIZES, ["--electra"])):
+    for model, sizes, electra in (("", SIZES, []), ("electra_", ELECTRA_SIZES, ["--kind", "electra"])):
         assert main(["systems", *electra]) == 0
         plain = capsys.readouterr().out
-        assert main(["systems", *electra, "--vocab-size", "100", "--max-positions", "16"]) == 0
+        assert main(["systems", *electra, "--parameters", "--vocab-size", "100", "--max-positions", "16"]) == 0
         counted = capsys.readouterr().out
         assert counted.startswith(f"{plain}\nparameters, 100 symbols, 16 positions")
         for name in SYSTEMS:
@@ -33,14 +33,16 @@ def test_the_list_needs_no_torch():
 
 
 def test_encoder_decoders(capsys):
-    assert main(["systems", "--translation", "--vocab-size", "100", "--max-positions", "16"]) == 0
+    assert (
+        main(["systems", "--kind", "translation", "--parameters", "--vocab-size", "100", "--max-positions", "16"]) == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     for name in SEQ2SEQ_SYSTEMS:
-        assert sum(line.startswith(f"{name} ") for line in lines) == 2
+        assert sum(line.startswith(f"seq2seq_{name} ") for line in lines) == 2
     sizes = next(line for line in lines if line.startswith("sizes: "))
     assert all(f"{size} " in sizes for size in SEQ2SEQ_SIZES)
     base = 6 * 8 * (31 + 16)  # DIET-REL's, of six layers a side, eight heads, 16 positions
-    assert any(line.startswith("diet_rel ") and f" {base:,} / " in line for line in lines)
+    assert any(line.startswith("seq2seq_diet_rel ") and f" {base:,} / " in line for line in lines)
 
 
 @pytest.mark.parametrize("field", system_fields(ElectraConfig, Seq2SeqConfig))

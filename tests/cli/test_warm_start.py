@@ -19,11 +19,11 @@ def bert(tmp_path):
 
 def test_exact(bert, tmp_path, capsys):
     out = tmp_path / "new.pt"
-    assert main(["warm-start", str(bert), str(out), "bert_r", "segment=per_head"]) == 0
+    assert main(["warm-start", str(bert), "bert_r", "segment=per_head", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "bert_r_tiny segment=per_head" in printed
     assert "exact: the logits of both differ by at most" in printed
-    assert f"checkpoint.finetune_from_model={out} task.tokens_per_sample=32" in printed
+    assert f"tupe pretrain DATA --config continue --init-from {out}" in printed
     state = torch.load(out, weights_only=True)
     assert state.get("last_optimizer_state") is None
     old, new = open_encoder(bert), open_encoder(out)
@@ -37,7 +37,7 @@ def test_heads_of_a_task_are_left_behind(tmp_path, capsys):
     state = torch.load(path, weights_only=True)
     state["model"]["pooler.dense.weight"] = torch.zeros(16, 16)
     torch.save(state, path)
-    assert main(["warm-start", str(path), str(tmp_path / "new.pt"), "bert_r"]) == 0
+    assert main(["warm-start", str(path), "bert_r", str(tmp_path / "new.pt")]) == 0
     assert f"left behind, as what a task taught: classification_heads.{HEAD}" in capsys.readouterr().out
     new = torch.load(tmp_path / "new.pt", weights_only=True)
     assert not [name for name in new["model"] if "head" in name and "lm_head" not in name]
@@ -60,13 +60,13 @@ def reader(data, tmp_path):
 @pytest.mark.parametrize("system", ["tupe_r", "t5 segment=none", "rope"])
 def test_fitted(system, reader, data, tmp_path, capsys):
     out = tmp_path / "new.pt"
-    command = ["warm-start", str(reader), str(out), *system.split(), "--data", str(data), "--sequences", "70"]
+    command = ["warm-start", str(reader), *system.split(), str(out), "--data", str(data), "--sequences", "70"]
     assert main(command) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
     assert "not exact: the positions are taken out of the input and calibrated on 70 sequences" in printed
     share = re.search(r"is in the new terms to (\S+)%", printed)
     assert (float(share[1]) > 5) == (system != "rope")
-    assert ("rotary positions turn the words' queries and keys" in printed) == (system == "rope")
+    assert ("rotary positions rotate queries and keys" in printed) == (system == "rope")
     new, before, none = map(float, re.search(r"token: (\S+); before (\S+), and (\S+) without", printed).groups())
     for path, loss in ((reader, before), (out, new)):
         bits, masked = loss_by_position(open_encoder(path), data, 12, 70)
@@ -77,7 +77,7 @@ def test_fitted(system, reader, data, tmp_path, capsys):
 
 def test_without_text(reader, tmp_path, capsys):
     out = tmp_path / "new.pt"
-    assert main(["warm-start", str(reader), str(out), "tupe_a", "--positions", "weights"]) == 0
+    assert main(["warm-start", str(reader), "tupe_a", str(out), "--positions", "weights"]) == 0
     assert "guessed from the weights" in capsys.readouterr().out
-    assert main(["warm-start", str(reader), str(tmp_path / "drawn.pt"), "tupe_a", "--positions", "new"]) == 0
+    assert main(["warm-start", str(reader), "tupe_a", str(tmp_path / "drawn.pt"), "--positions", "new"]) == 0
     assert "its positions are lost, and the new ones are drawn" in capsys.readouterr().out

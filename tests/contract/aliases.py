@@ -47,12 +47,38 @@ def exported_class(kind):
     return getattr(tupe.transformers, f"TupeFor{kind}")
 
 
+def _inputs_first(command, *arguments):
+    """The arguments of a command in the order of today: the net has those of the old commit, the output first."""
+    if command == "prepare-corpus":
+        out, *rest = arguments
+        return command, *rest, out
+    if command == "prepare-glue":
+        glue, corpus, out, *rest = arguments
+        return command, glue, corpus, *rest, out
+    if command == "prepare-qa":
+        corpus, out, *rest = arguments
+        return command, *rest, corpus, out
+    if command == "prepare-translation":
+        out, source, target, *rest = arguments
+        return command, source, target, out, *rest
+    if command == "average-checkpoints":
+        out, *checkpoints = arguments
+        return "convert", "average", *checkpoints, out
+    if command == "table" and "--published" in arguments:  # its value was optional
+        after = arguments.index("--published") + 1
+        if str(arguments[after]).startswith("--"):
+            return command, *arguments[:after], "base", *arguments[after:]
+    moved = {"convert-release": ("convert", "release"), "export-electra": ("convert", "electra")}
+    return *moved.get(command, (command,)), *arguments
+
+
 def in_this_process(*arguments):
-    assert main([str(argument) for argument in arguments]) == 0
+    assert main([str(argument) for argument in _inputs_first(*arguments)]) == 0
 
 
 def tupe_command(*arguments, check=True):
-    return run("tupe", *(part for part in arguments if part != "--verify"), check=check)  # an import always does
+    arguments = (part for part in _inputs_first(*arguments) if part != "--verify")  # an import always does
+    return run("tupe", *arguments, check=check)
 
 
 def flags(fields):

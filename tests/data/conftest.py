@@ -29,7 +29,7 @@ def as_text(documents):
 def prepare_made(folder, documents, options):
     """Prepare so many made documents by the command, with options in one text; return the corpus."""
     (folder / "text.txt").write_text(as_text(made_documents(0, documents)))
-    command = ["prepare-corpus", str(folder / "corpus"), str(folder / "text.txt"), *options.split(), "--workers", "1"]
+    command = ["prepare-corpus", str(folder / "text.txt"), str(folder / "corpus"), *options.split(), "--workers", "1"]
     assert main(command) == 0
     return folder / "corpus"
 

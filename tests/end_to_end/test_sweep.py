@@ -89,7 +89,7 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
         f"error: all 1 run(s) in {out} failed: the reasons are above, and in their folders.\n"
     )
 
-    assert tupe("table", f"TUPE-R={out}", "--published", "--format", "json") == 0
+    assert tupe("table", f"TUPE-R={out}", "--published", "base", "--format", "json") == 0
     as_json = json.loads(capsys.readouterr().out)
     assert as_json[0]["system"] == "TUPE-R"
     assert as_json[0]["cells"]["MNLI-m"]["failed"] == 1

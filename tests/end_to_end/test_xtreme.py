@@ -28,9 +28,9 @@ def prepared(tmp_path_factory):
     ]
     for task, files in (("SQuAD", [f"train={made}", f"valid={made}"]), ("XQuAD", tests), ("MLQA", tests)):
         rules = ["--rules", "mlqa"] if task == "MLQA" else []
-        assert main(["prepare-qa", str(corpus), str(folder / "data" / task), *files, *rules, "--workers", "1"]) == 0
+        assert main(["prepare-qa", *files, str(corpus), str(folder / "data" / task), *rules, "--workers", "1"]) == 0
     write_task(folder / "download", "XNLI")
-    command = ["prepare-glue", str(folder / "download"), str(corpus), str(folder / "data"), "XNLI", "--partial"]
+    command = ["prepare-glue", str(folder / "download"), str(corpus), "XNLI", str(folder / "data"), "--partial"]
     assert main([*command, "--workers", "1"]) == 0
     checkpoint = write_checkpoint(folder / "pretrained/checkpoint_last.pt", folder, max_positions=256)
     state = torch.load(checkpoint, weights_only=True)

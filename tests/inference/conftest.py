@@ -19,5 +19,5 @@ def parallel(tmp_path_factory):
             (folder / f"{split}.{language}").write_text(text)
     files = [f"--{split}={folder / split}" for split in ("train", "valid", "test")]
     options = [*files, "--vocab-size=60", "--workers=1"]
-    assert main(["prepare-translation", str(folder / "data"), "en", "de", *options]) == 0
+    assert main(["prepare-translation", "en", "de", str(folder / "data"), *options]) == 0
     return folder / "data"

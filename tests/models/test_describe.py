@@ -85,6 +85,5 @@ def test_a_checkpoint(tmp_path, build, capsys):
     assert "\nsystem: DIET-REL\n" in out
     total = sum(parameter.numel() for parameter in model.parameters())
     assert f"parameters: {total:,}, " in out
-    for given in ("reset=paper", "--vocab-size=9", "--max-positions=9"):
-        assert main(["describe", str(tmp_path / "model.pt"), given]) == 1
-        assert f"model.pt are its own: leave out {given.partition('=9')[0]}." in capsys.readouterr().err
+    assert main(["describe", str(tmp_path / "model.pt"), "reset=paper"]) == 1
+    assert "model.pt has its own fields" in capsys.readouterr().err

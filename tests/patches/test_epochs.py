@@ -58,7 +58,7 @@ def questions(tmp_path_factory):
     corpus = write_corpus(folder / "corpus", [paragraph["context"] for paragraph in made["data"][0]["paragraphs"]], 60)
     splits = {"train": made, "valid": squad(("Bob sleeps.", [("a", "Who?", "Bob")]))}
     files = [f"{split}={write_json(folder / f'{split}.json', what)}" for split, what in splits.items()]
-    assert main(["prepare-qa", str(corpus), str(folder / "data"), *files, "--workers", "1"]) == 0
+    assert main(["prepare-qa", *files, str(corpus), str(folder / "data"), "--workers", "1"]) == 0
     return folder / "data"
 
 

@@ -116,12 +116,12 @@ def prepared(folder):
     made = made_questions(28)
     text = [text for p in made["data"][0]["paragraphs"] for text in (p["context"], *(q["question"] for q in p["qas"]))]
     vocabulary, questions = write_corpus(folder / "vocabulary", text, 60), write_json(folder / "made.json", made)
-    command = ["prepare-qa", vocabulary, folder / "questions", f"train={questions}", "--workers", 1]
+    command = ["prepare-qa", f"train={questions}", vocabulary, folder / "questions", "--workers", 1]
     assert main(list(map(str, command))) == 0
     for language, lines in zip(("en", "de"), pairs(28)):
         (folder / f"pairs.{language}").write_text("".join(f"{line}\n" for line in lines))
     both = (f"--train={folder}/pairs", f"--valid={folder}/pairs", "--max-ratio=99")
-    assert main(["prepare-translation", f"{folder}/pairs", "en", "de", *both, "--vocab-size=60", "--workers=1"]) == 0
+    assert main(["prepare-translation", "en", "de", f"{folder}/pairs", *both, "--vocab-size=60", "--workers=1"]) == 0
     return {name: folder / name for name in ("questions", "pairs")}
 
 

@@ -51,7 +51,7 @@ def data(tmp_path_factory):
     path = write_json(folder / "made.json", made)
     chinese = write_json(folder / "zh.json", squad((LINES["zh"] * 3, [("a", "哪里？", "城市的河边")])))
     files = [f"train={path}", f"valid={path}", f"test-zh={chinese}"]
-    assert main(["prepare-qa", str(corpus), str(folder / "data"), *files, "--workers", "1"]) == 0
+    assert main(["prepare-qa", *files, str(corpus), str(folder / "data"), "--workers", "1"]) == 0
     return folder / "data"
 
 
@@ -202,7 +202,7 @@ def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path):
     checkpoint = tmp_path / "best.pt"
     save(checkpoint, task, model)
     out = tmp_path / "out"
-    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "valid", "test-zh"]) == 0
+    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "valid,test-zh"]) == 0
     predictions = json.loads((out / "valid.json").read_text())
     assert score(dataset.paragraphs, predictions, tokens("squad", "en")) == pytest.approx(result)
     n_best = json.loads((out / "valid.nbest.json").read_text())

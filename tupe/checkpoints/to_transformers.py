@@ -78,7 +78,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
 def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
     """Raise `UserError` for a field that the exported code does not read, whose model would compute something else."""
     if isinstance(config, ElectraConfig):
-        raise UserError(f"{checkpoint} has two networks. Export what `tupe export-electra` makes of it.")
+        raise UserError(f"{checkpoint} has two networks. Export what `tupe convert electra` makes of it.")
     for name in (*system_fields(TupeConfig), "pooler_activation_fn"):
         value, known = getattr(config, name), (*FIELDS, *SAID_OTHERWISE)
         if value not in CHOICES.get(name, [value]) or (name not in known and value != getattr(TupeConfig, name)):

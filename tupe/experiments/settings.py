@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from tupe.checkpoints.load import open_checkpoint
 from tupe.experiments.benchmarks import task_of
 from tupe.models.config import TupeConfig
-from tupe.systems import plain_name, system_fields
+from tupe.systems import system_fields
 from tupe.util import config_dir
 
 CONFIGS = config_dir("finetuning")
@@ -109,20 +108,3 @@ def plus(override: str, named: Mapping[str, Container[str]]) -> str:
     if group not in _BY_NAME or not field or not equals or key.startswith("++"):
         return override
     return f"{'' if field.partition('.')[0] in (named.get(group) or ()) else '+'}{bare}={value}"
-
-
-def model_overrides(checkpoint: str | Path) -> list[str]:
-    """Return Hydra overrides with which `configs/finetuning/glue.yaml` builds the model in `checkpoint`.
-
-    For a generator and a discriminator, this is the model of their system, which loads the discriminator.
-    Every field of the system is among them, so that a later `model.FIELD=VALUE` overrides it. Values from the file are
-    checked and quoted, so that they can set nothing else.
-    """
-    return overrides_for(open_checkpoint(checkpoint).config)
-
-
-def overrides_for(config: TupeConfig) -> list[str]:
-    """Like `model_overrides`, for a configuration that is already loaded."""
-    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in system_fields(TupeConfig)]
-    name = assignment("model._name", plain_name(config._name))
-    return [name, *fields, assignment("task.max_positions", config.max_positions)]

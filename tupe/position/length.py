@@ -69,7 +69,7 @@ def check_length(length: int, max_positions: float) -> None:
 def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
     """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one does not fit, as ever.
 
-    `module.position_axes` records the axes for `tupe extend-positions`.
+    `module.position_axes` records the axes for `tupe convert positions`.
 
     Args:
         module: owns the parameter.

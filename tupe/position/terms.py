@@ -30,7 +30,7 @@ class Term(Protocol):
             `RelativeTerm` for that, and overrides `by_distance`.
 
     Call `tupe.position.fit_positions` for a parameter with a row for each position: loading into a shorter model then
-    slices it, and `tupe extend-positions` lengthens it.
+    slices it, and `tupe convert positions` lengthens it.
     """
 
     __call__: Callable[..., Any]  # of `nn.Module`, which calls `forward`

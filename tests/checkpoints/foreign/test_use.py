@@ -10,7 +10,6 @@ from tests.commands import finetune, hydra_train
 from tests.conftest import write
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
-from tupe.experiments.settings import model_overrides
 from tupe.models import TupeModel
 from tupe.patches.safe_load import safe_load
 
@@ -61,8 +60,8 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
     """A BERT, whose pairs have one separator, in every step."""
     out, glue, run = tmp_path / "bert", tmp_path / "glue", tmp_path / "run"
     assert main(["import", str(saved("bert", "ForPreTraining")[0]), str(out), "--pooler"]) == 0
-    options = ["RTE", "--partial", "--workers", "1"]
-    assert main(["prepare-glue", str(write_rte(tmp_path / "download")), str(out), str(glue), *options]) == 0
+    command = ["prepare-glue", str(write_rte(tmp_path / "download")), str(out), "RTE", str(glue), "--partial"]
+    assert main([*command, "--workers", "1"]) == 0
     tokenizer = Manifest.load(out).tokenizer()
     assert rows(glue / "RTE/input1/train") == [[*tokenizer(LINES[(row + 1) % 4]), 2] for row in range(16)]
     keys = ("optimization.max_epoch=1", "dataset.batch_size=8", f"checkpoint.save_dir={run}")
@@ -85,20 +84,18 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
 
 
 def test_pre_training_goes_on(saved, tmp_path):
-    """With the fields of the model, as `tupe model-overrides` says them, from its weights."""
+    """With the fields of the model, as `tupe pretrain --init-from` gives them, from its weights."""
     out = tmp_path / "bert"
     assert main(["import", str(saved("bert")[0]), str(out)]) == 0
     text = tmp_path / "text.txt"
     write(text, [line for document in range(8) for line in (*LINES, f"{document} {document}.", "")])
-    command = ["prepare-corpus", str(tmp_path / "data"), str(text), "--vocabulary", str(out)]
+    command = ["prepare-corpus", str(text), str(tmp_path / "data"), "--vocabulary", str(out)]
     assert main([*command, "--valid-documents", "2", "--workers", "1"]) == 0
     assert (tmp_path / "data/dict.txt").read_bytes() == (out / "dict.txt").read_bytes()
     assert [*Manifest.load(out).tokenizer()(LINES[0]), 2] in rows(tmp_path / "data/train")
-    overrides = [text for text in model_overrides(out / "checkpoint.pt") if not text.startswith("task.")]
     hydra_train(
-        tmp_path / "data", tmp_path / "run", *overrides, "+model.max_positions=60", "optimization.max_update=2",
-        f"checkpoint.finetune_from_model={out / 'checkpoint.pt'}", "optimization.lr=[1e-8]",
-        "lr_scheduler.warmup_updates=1",
+        tmp_path / "data", tmp_path / "run", f"+model.pretrained={out / 'checkpoint.pt'}", "optimization.max_update=2",
+        "optimization.lr=[1e-8]", "lr_scheduler.warmup_updates=1",
     )  # fmt: skip
     before, after = (safe_load(path)["model"] for path in (out / "checkpoint.pt", tmp_path / "run/checkpoint_last.pt"))
     assert before.keys() == after.keys()

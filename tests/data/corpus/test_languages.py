@@ -48,7 +48,7 @@ def inputs(tmp_path):
 
 
 def test_each_language_has_its_folder(text, tmp_path, capsys):
-    content = prepare(tmp_path / "out", *inputs(tmp_path), "--no-split-sentences", "--no-join-short-sentences")
+    content = prepare(tmp_path / "out", *inputs(tmp_path), "--without", "split-sentences,join-short-sentences")
     assert languages(tmp_path / "out") == ["en", "he", "zh"] == sorted(content["languages"])
     assert content["settings"]["profile"] == "sentencepiece" and content["settings"]["model_type"] == "unigram"
     for name, documents in text.items():
@@ -82,7 +82,7 @@ def test_interrupted_and_with_more_processes(text, tmp_path):
     prepare(tmp_path / "whole", *inputs(tmp_path))
     rng, status = random.Random(0), None
     while status != 0:
-        command = ["prepare-corpus", tmp_path / "out", *inputs(tmp_path), "--workers", rng.randint(1, 3)]
+        command = ["prepare-corpus", *inputs(tmp_path), tmp_path / "out", "--workers", rng.randint(1, 3)]
         status = run_killed(command, rng.randrange(10, 120), rng.choice(["all", "one"]))
         assert status in (0, 1, -9)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
@@ -134,6 +134,6 @@ def test_codes(name, code):
 def test_a_file_that_is_called_like_that_is_a_file(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "en=more.txt").write_text(as_text(text["en"]))
-    content = prepare(tmp_path / "out", "en=more.txt", *SMALL, "--no-drop-rare-words", "--vocab-size", 130)
+    content = prepare(tmp_path / "out", "en=more.txt", *SMALL, "--without", "drop-rare-words", "--vocab-size", 130)
     assert content["languages"] == {} and content["inputs"][0]["name"] == "en=more.txt"
     assert json.loads((tmp_path / "out/manifest.json").read_text())["settings"]["profile"] == "paper"

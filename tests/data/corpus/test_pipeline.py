@@ -15,17 +15,17 @@ from tupe.cli.main import main
 from tupe.data.corpus import duplicates, scan
 from tupe.data.text.stages import STAGES
 
-OFF = [f"--no-{stage}" for stage in STAGES]
+OFF = ["--without", ",".join(STAGES)]
 SMALL = ["--vocab-size", "130", "--valid-documents", "3", "--workers", "1"]
 
 
 def prepare(out, *arguments):
-    assert main(["prepare-corpus", str(out), *map(str, arguments)]) == 0
+    assert main(["prepare-corpus", *map(str, arguments), str(out)]) == 0
     return json.loads((out / "manifest.json").read_text())
 
 
 def fails(capsys, out, *arguments):
-    assert main(["prepare-corpus", str(out), *map(str, arguments)]) == 1
+    assert main(["prepare-corpus", *map(str, arguments), str(out)]) == 1
     return capsys.readouterr().err.splitlines()[-1]
 
 
@@ -128,7 +128,7 @@ def test_killed_again_and_again(seed, whole, tmp_path):
     """Whatever is killed, whenever, with whatever number of processes: TUPE_SEED=... repeats a failure."""
     rng = random.Random(seed)
     print(f"TUPE_SEED={seed}")
-    statuses, command = [], ["prepare-corpus", tmp_path / "out", *whole[0]]
+    statuses, command = [], ["prepare-corpus", *whole[0], tmp_path / "out"]
     while 0 not in statuses:
         at, workers, who = rng.randrange(100), rng.randint(1, 3), rng.choice(["all", "one"])
         statuses.append(run_killed([*command, "--workers", workers], at, who))

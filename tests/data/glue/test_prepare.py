@@ -107,7 +107,7 @@ def test_malformed_rows_through_the_whole_command(download, prepared, tmp_path):
     for name in ("RTE/train.tsv", "RTE/test.tsv"):
         with (copy / name).open("ab") as file:
             file.write(b"\n9\tone\n")
-    command = ["prepare-glue", str(copy), str(prepared), str(tmp_path / "out"), "RTE", "--partial", "--workers", "1"]
+    command = ["prepare-glue", str(copy), str(prepared), "RTE", str(tmp_path / "out"), "--partial", "--workers", "1"]
     assert main(command) == 0
     splits = json.loads((tmp_path / "out/RTE/manifest.json").read_text())["splits"]
     assert splits["train"] == {"read": 9, "kept": 8, "other_split": 0, "dropped": 1, "empty": 0}
@@ -133,7 +133,7 @@ def test_microsofts_files(prepared, tmp_path, capsys):
 
 def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, tmp_path, capsys):
     copy = shutil.copytree(download, tmp_path / "download")
-    arguments = ["prepare-glue", str(copy), str(prepared), str(tmp_path / "out"), "CoLA", "WNLI", "--partial"]
+    arguments = ["prepare-glue", str(copy), str(prepared), "CoLA", "WNLI", str(tmp_path / "out"), "--partial"]
     assert main(arguments) == 0
     before = {name: (tmp_path / "out" / name).stat().st_ino for name in ("CoLA", "WNLI")}
     said = capsys.readouterr().out
@@ -150,14 +150,14 @@ def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, 
 def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
     copy = shutil.copytree(download, tmp_path / "download")
     (copy / "RTE/dev.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n")
-    assert main(["prepare-glue", str(copy), str(prepared), str(tmp_path / "out"), "RTE", "--partial"]) == 1
+    assert main(["prepare-glue", str(copy), str(prepared), "RTE", str(tmp_path / "out"), "--partial"]) == 1
     assert "dev.tsv has 1 rows of 1 without 4 columns or a label of RTE" in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())
 
 
 def test_what_others_made_stays(download, prepared, tmp_path, capsys):
     copy = shutil.copytree(download, tmp_path / "download")
-    assert main(["prepare-glue", str(download), str(prepared), str(copy), "RTE", "--partial"]) == 1
+    assert main(["prepare-glue", str(download), str(prepared), "RTE", str(copy), "--partial"]) == 1
     assert "RTE exists" in capsys.readouterr().err
     assert (copy / "RTE/dev.tsv").is_file()
 
@@ -170,7 +170,7 @@ def test_absent_tasks_are_named(download, prepared, tmp_path, capsys):
 
 
 def test_killed_and_started_again(download, prepared, tmp_path):
-    arguments = ["prepare-glue", download, prepared, tmp_path / "out", "RTE", "CoLA", "--partial", "--workers", "1"]
+    arguments = ["prepare-glue", download, prepared, "RTE", "CoLA", tmp_path / "out", "--partial", "--workers", "1"]
     killed = [run_killed(arguments, at, "all") for at in (1, 7, 3)]
     assert killed[:2] == [-9, -9]
     assert main(list(map(str, arguments))) == 0

@@ -19,7 +19,7 @@ def download(tmp_path):
 
 def prepare(download, prepared, *tasks):
     out = download.parent / "out"
-    return main(["prepare-glue", str(download), str(prepared), str(out), *tasks, "--partial", "--workers", "1"])
+    return main(["prepare-glue", str(download), str(prepared), *tasks, str(out), "--partial", "--workers", "1"])
 
 
 def test_the_languages_that_are_there(download, prepared, capsys):

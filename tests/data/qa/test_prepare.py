@@ -17,7 +17,7 @@ GOOD = squad(
 
 
 def prepare(corpus, out, *files, code=0):
-    assert main(["prepare-qa", str(corpus), str(out), *map(str, files), "--workers", "1"]) == code
+    assert main(["prepare-qa", *map(str, files), str(corpus), str(out), "--workers", "1"]) == code
 
 
 def test_every_question_is_there(corpus, tmp_path, capsys):
@@ -47,7 +47,7 @@ def test_every_question_is_there(corpus, tmp_path, capsys):
 def test_processes_change_nothing(corpus, tmp_path):
     path = write_json(tmp_path / "x.json", squad(*((f"{LINES['en']} {i}", [(f"q{i}", "?", "sea")]) for i in range(40))))
     prepare(corpus, tmp_path / "one", f"train={path}")
-    assert main(["prepare-qa", str(corpus), str(tmp_path / "two"), f"train={path}", "--workers", "2"]) == 0
+    assert main(["prepare-qa", f"train={path}", str(corpus), str(tmp_path / "two"), "--workers", "2"]) == 0
     for file in (tmp_path / "one/train").iterdir():
         assert file.read_bytes() == (tmp_path / "two/train" / file.name).read_bytes(), file.name
 

@@ -36,7 +36,7 @@ def prepare(tmp_path):
     """`prepare("--train", ...)`: the exit status of the command, which writes to `tmp_path/out`."""
 
     def run(*options, out="out"):
-        fixed = ["prepare-translation", str(tmp_path / out), "en", "de", "--vocab-size", "60", "--workers", "1"]
+        fixed = ["prepare-translation", "en", "de", str(tmp_path / out), "--vocab-size", "60", "--workers", "1"]
         return main([*fixed, *map(str, options)])
 
     return run

@@ -87,7 +87,7 @@ def test_the_manifest_has_no_path_of_this_machine(options, prepare, tmp_path):
 def test_killed_at_any_file_it_goes_on(options, prepare, tmp_path):
     assert prepare(*options) == 0
     whole = tree(tmp_path / "out")
-    command = ["prepare-translation", tmp_path / "out", "en", "de", "--vocab-size", "60", *options, "--workers", 1]
+    command = ["prepare-translation", "en", "de", tmp_path / "out", "--vocab-size", "60", *options, "--workers", 1]
     for at in range(0, 12, 2):
         shutil.rmtree(tmp_path / "out")
         assert run_killed(command, at, "all") == -signal.SIGKILL

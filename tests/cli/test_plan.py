@@ -7,24 +7,21 @@ from fairseq import models, tasks
 
 from tests.commands import ROOT
 from tests.inference.conftest import parallel  # noqa: F401
+from tupe.cli.launch import Training
 from tupe.cli.main import main
-from tupe.plan import Launch, plan, read_config
-from tupe.plan.plan import short
+from tupe.cli.plan import lines, read_config, short
 
 
-def config(data, *overrides, kind="pretraining", name="base"):
-    return read_config(ROOT / "configs" / kind, name, [f"task.data={data}", *overrides])
-
-
-def pretraining(corpus, *overrides, launch=Launch(), name="base"):  # noqa: B008
-    overrides = ("task.tokens_per_sample=32", "model._name=tupe_tiny", *overrides)
-    return list(plan(config(corpus, *overrides, name=name), launch))
+def pretraining(corpus, *overrides, nodes=1, processes=1, name="base", **more):
+    overrides = [f"task.data={corpus}", "task.tokens_per_sample=32", "model._name=tupe_tiny", *overrides]
+    training = Training(ROOT / f"configs/pretraining/{name}.yaml", overrides, nodes, processes)
+    return list(lines(training, **more))
 
 
 def test_numbers(corpus):
     tokens = sum(len(line.split()) + 1 for line in (corpus / "raw/train").read_text().splitlines())
     keys = ("dataset.batch_size=4", "optimization.update_freq=[8]")
-    first, batch, total, operations = pretraining(corpus, *keys, launch=Launch(nodes=2, processes=4))
+    first, batch, total, operations = pretraining(corpus, *keys, nodes=2, processes=4)
     assert first == "tupe_tiny, 859k parameters, 91 symbols"
     each = "of 32 tokens each: 8,192 tokens an update"
     assert batch == f"8 processes x 4 x 8 accumulated = 256 sequences an update, {each}"
@@ -55,8 +52,8 @@ def test_an_epoch_is_one_shard(corpus):
 
 def test_hours_of_the_papers_base(corpus):
     """By hand: 6 operations a weight of a layer and token, and so on, as `training_flops` counts them."""
-    away = Launch(nodes=2, processes=8, gpu="h100", mfu=0.4)
-    *_, hours = pretraining(corpus, "model._name=tupe_base", "task.tokens_per_sample=512", launch=away)
+    away = {"nodes": 2, "processes": 8, "gpu": "h100", "mfu": 0.4}
+    *_, hours = pretraining(corpus, "model._name=tupe_base", "task.tokens_per_sample=512", **away)
     tokens = 1_000_000 * 16 * 16 * 16 * 512
     layers = 12 * 12 * 768**2  # four products of attention and two of eight times its size
     head = 0.15 * (768**2 + 91 * 768)
@@ -67,9 +64,11 @@ def test_hours_of_the_papers_base(corpus):
 
 @pytest.mark.parametrize("keys", [(), ("model.share_all_embeddings=false", "+model.cross_position=low_rank")])
 def test_a_translation(keys, parallel):  # noqa: F811
-    cfg = config(parallel, "model._name=seq2seq_shaw_tiny", "dataset.max_tokens=100", "optimization.update_freq=[2]",
-                 *keys, kind="translation", name="multi30k_en_de")  # fmt: skip
-    first, batch, updates = plan(cfg, Launch(nodes=2, processes=2))
+    overrides = [f"task.data={parallel}", "model._name=seq2seq_shaw_tiny", "dataset.max_tokens=100",
+                 "optimization.update_freq=[2]", *keys]  # fmt: skip
+    path = ROOT / "configs/translation/multi30k_en_de.yaml"
+    first, batch, updates = lines(Training(path, overrides, 2, 2))
+    cfg = read_config(path.parent, path.stem, overrides)
     number = sum(p.numel() for p in models.build_model(cfg.model, tasks.setup_task(cfg.task)).parameters())
     assert f", {short(number)} parameters, 60 symbols" in first
     assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens an update, at most"
@@ -77,13 +76,7 @@ def test_a_translation(keys, parallel):  # noqa: F811
 
 
 def test_the_command(corpus, capsys):
-    command = ["plan", "--gpus", "2", str(ROOT / "configs/pretraining"), "base", f"task.data={corpus}"]
-    assert main([*command, "model._name=tupe_tiny", "+model.relative=none"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line[:6] for line in lines] == ["plan: "] * 4
-    assert "tupe_tiny relative=none, " in lines[0]
-
-
-def test_a_key_that_hydra_does_not_know(corpus):
-    with pytest.raises(Exception, match="sav_dir"):
-        config(corpus, "checkpoint.sav_dir=x")
+    assert main(["plan", str(corpus), "--gpus", "2", "--model", "tupe_tiny", "+model.relative=none"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 4 and said[0].startswith("tupe_tiny relative=none, ")
+    assert said[1].startswith("2 processes x 16 x 8 accumulated = 256 ")

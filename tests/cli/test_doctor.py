@@ -1,7 +1,7 @@
 """The doctor runs whole on the CPU, and what fails is a line and the exit status."""
 
 from tests.commands import tupe
-from tupe.doctor import examine
+from tupe.cli import doctor
 
 
 def test_whole(capsys):
@@ -21,6 +21,6 @@ def test_a_failure_is_the_exit_status_and_the_next_examination_follows(monkeypat
     def raises():
         raise RuntimeError("out of\nluck")
 
-    monkeypatch.setattr(examine, "examinations", lambda: [("first", raises), ("second", lambda: "well")])
+    monkeypatch.setattr(doctor, "examinations", lambda: [("first", raises), ("second", lambda: "well")])
     assert tupe("doctor") == 1
     assert capsys.readouterr().out == "failed   first: RuntimeError: out of luck\nok       second: well\n"

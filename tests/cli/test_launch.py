@@ -1,0 +1,114 @@
+"""The command of a training: its effective batch, and the processes that it runs in."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from tests.commands import ROOT
+from tests.samples import write_checkpoint
+from tupe.cli import launch
+from tupe.cli.launch import Training
+from tupe.util import UserError
+
+ODD = "a (folder), {é}=[1] #~;&*'"
+
+
+def training(data="DATA", overrides=(), config="base", model=None, batch=None, per_gpu=None, processes=1, **more):
+    return Training.of(data, list(overrides), config, model, batch, per_gpu, 0, processes, more.pop("nodes", 1), **more)
+
+
+def settings(*arguments, **more):
+    """What Hydra reads from the command line; the last one of a key counts."""
+    parsed = OverridesParser.create().parse_overrides(training(*arguments, **more).settings)
+    return {one.key_or_group: one.value() for one in parsed}
+
+
+@pytest.mark.parametrize(
+    ("given", "unit", "each", "update_freq"),
+    [
+        ({}, "batch_size", 16, 16),
+        ({"config": "diet", "processes": 8}, "batch_size", 64, 8),
+        ({"config": "diet", "per_gpu": 32}, "batch_size", 32, 128),
+        ({"batch": 32, "per_gpu": 8, "nodes": 2}, "batch_size", 8, 2),
+        ({"config": "translation/multi30k_en_de"}, "max_tokens", 4096, 2),
+        (
+            {"config": str(ROOT / "configs/translation/wmt18.yaml"), "processes": 4, "per_gpu": 2048},
+            "max_tokens",
+            2048,
+            4,
+        ),
+    ],
+)
+def test_the_effective_batch_is_kept(given, unit, each, update_freq):
+    found = settings(**given)
+    assert found[f"dataset.{unit}"] == each
+    assert found["optimization.update_freq"] == [update_freq]
+
+
+def test_a_batch_that_cannot_be_kept():
+    with pytest.raises(UserError, match="3 processes x 16 do not divide the batch of 256"):
+        training(processes=3)
+
+
+def test_names_and_overrides():
+    found = settings(f"/{ODD}/1:/{ODD}/2", ["optimization.update_freq=[3]"], model="shaw_base")
+    assert found["task.data"] == f"/{ODD}/1:/{ODD}/2"
+    assert found["common.user_dir"] == str(ROOT / "tupe")
+    assert found["model._name"] == "shaw_base"
+    assert found["optimization.update_freq"] == [3]
+
+
+def test_from_a_checkpoint(tmp_path):
+    path = write_checkpoint(tmp_path / "old.pt", tmp_path, name="t5_tiny")
+    found = settings(config="continue", init_from=path)
+    assert (found["model.pretrained"], found["task.tokens_per_sample"]) == (str(path), 32)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """`ran(processes=2)`: the command that a training becomes."""
+    commands = []
+    monkeypatch.setattr(launch.os, "execvp", lambda program, command: commands.append(command))
+    monkeypatch.setattr(launch.os, "environ", {"PATH": launch.os.environ["PATH"]})
+
+    def ran(**given):
+        training(batch=32, per_gpu=16, **given).run()
+        return commands[-1]
+
+    return ran
+
+
+def test_one_process_is_fairseq(ran, capsys):
+    assert ran()[:2] == ["fairseq-hydra-train", "--config-dir"]
+    assert capsys.readouterr().out.startswith("fairseq-hydra-train --config-dir ")
+    assert launch.os.environ["OMP_NUM_THREADS"]
+
+
+def test_two_runs_on_one_machine_do_not_meet(ran):
+    """torchrun finds a free port."""
+    command = ran(processes=2)
+    assert "--standalone" in command and "--master-port" not in command
+
+
+def test_nodes_of_slurm_meet_at_a_port_of_the_job(ran):
+    launch.os.environ |= {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_ID": "42", "MASTER_ADDR": "a"}
+    command = ran(nodes=None)
+    options = command[command.index("--nnodes") : command.index("--nproc-per-node")]
+    assert options == ["--nnodes", "2", "--node-rank", "1", "--master-addr", "a", "--master-port", "20042"]
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has it")
+def test_processes_die_with_torchrun(ran):
+    command = ran(processes=2)
+    setpriv = command[command.index("--no-python") + 1 :][:3]
+    start = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    torchrun = subprocess.Popen(
+        [sys.executable, "-S", "-c", start, *setpriv, "sh", "-c", "echo begun; exec sleep 60"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert torchrun.stdout.readline() == "begun\n"
+    torchrun.kill()
+    assert torchrun.communicate(timeout=30)[0] == ""  # once nothing has it open

@@ -1,0 +1,128 @@
+"""Compose the command of a training: its configuration, its batch, and the processes that it runs in."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import OmegaConf
+
+from tupe.util import UserError, available_cores, config_dir, user_dir, visible_gpus
+
+
+class Training(NamedTuple):
+    """A configuration with changes, run by `processes` on each of `nodes` machines."""
+
+    config: Path
+    settings: list[str]  # `key=value`
+    nodes: int
+    processes: int
+
+    @classmethod
+    def of(
+        cls,
+        data: str,
+        overrides: list[str],
+        config: str,
+        model: str | None,
+        batch: int | None,
+        per_gpu: int | None,
+        gpus: int | None,
+        processes: int,
+        nodes: int | None,
+        init_from: Path | None = None,
+    ) -> "Training":
+        """Accumulate gradients such that the batch of an update is `batch`, by default the configuration's.
+
+        Raises:
+            UserError: the processes do not divide the batch.
+        """
+        path = Path(config)
+        if path.suffix != ".yaml":  # a name, in another folder than pretraining as translation/wmt18
+            path = config_dir(str(path.parent) if path.parent.name else "pretraining") / f"{path.name}.yaml"
+        usual = OmegaConf.load(path)
+        unit = "batch_size" if "batch_size" in usual.dataset else "max_tokens"
+        batch = batch or usual.dataset[unit] * usual.optimization.update_freq[0]
+        per_gpu = per_gpu or usual.dataset[unit]
+        gpus = len(visible_gpus()) if gpus is None else gpus
+        nodes, processes = nodes or int(os.environ.get("SLURM_NNODES", 1)), gpus or processes
+        world = nodes * processes
+        if batch % (world * per_gpu):
+            raise UserError(
+                f"{world} processes x {per_gpu} do not divide the batch of {batch}. Set --batch-per-gpu or --batch."
+            )
+        settings = [
+            *(() if gpus else ("common.cpu=true", "common.bf16=false")),
+            f"distributed_training.distributed_world_size={world}",
+            f"common.user_dir={quoted(user_dir())}",
+            f"task.data={quoted(data)}",
+            *([f"model._name={model}"] if model else []),
+            *(_started(init_from) if init_from else []),
+            f"dataset.{unit}={per_gpu}",
+            f"optimization.update_freq=[{batch // (world * per_gpu)}]",
+            *overrides,
+        ]
+        return cls(path, settings, nodes, processes)
+
+    def run(self) -> None:
+        """Print the command of the training, and become it."""
+        if "common.cpu=true" in self.settings:
+            for_cpu(self.processes)
+        train = ["fairseq-hydra-train", "--config-dir", str(self.config.parent), "--config-name", self.config.stem]
+        train += self.settings
+        if self.nodes * self.processes > 1:
+            # torchrun hands signals on, and gives the processes ten minutes to save
+            os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+            os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600")
+            # a process dies with torchrun, because the next start would write beside it
+            kill = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+            train = ["torchrun", *_meeting(self.nodes), "--nproc-per-node", str(self.processes), "--no-python"] + (
+                kill + train
+            )
+        os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
+        print(shlex.join(train), flush=True)
+        os.execvp(train[0], train)
+
+
+def quoted(text: str | Path) -> str:
+    """Quote a value for Hydra's command line."""
+    escaped = str(text).replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def for_cpu(processes: int) -> None:
+    """Set what each of so many processes on the CPU needs; variables that are set keep their values."""
+    usual = {
+        "OMP_NUM_THREADS": max(1, available_cores() // processes),
+        "GOMP_SPINCOUNT": 100_000,  # threads that wait for each other spin briefly
+        "MALLOC_MMAP_THRESHOLD_": 1 << 30,  # glibc keeps the memory of tensors: docs/dev/performance.md
+        "MALLOC_TRIM_THRESHOLD_": 1 << 30,
+    }
+    for name, value in usual.items():
+        os.environ.setdefault(name, str(value))
+
+
+def _started(checkpoint: Path) -> list[str]:
+    from tupe.checkpoints.load import open_checkpoint
+
+    length = open_checkpoint(checkpoint).config.max_positions
+    return [f"+model.pretrained={quoted(checkpoint)}", f"task.tokens_per_sample={length}"]
+
+
+def _meeting(nodes: int) -> list[str]:
+    """Return the options by which torchrun's processes find each other."""
+    env = os.environ
+    if nodes == 1 and "MASTER_PORT" not in env:
+        return ["--standalone", "--local-addr", "127.0.0.1"]  # any free port
+    rank, port = env.get("NODE_RANK", "0"), "29500"
+    hosts = [env.get("MASTER_ADDR", "")]
+    if int(env.get("SLURM_NNODES", 1)) > 1:  # on each node, by srun
+        rank, port = env["SLURM_NODEID"], str(20_000 + int(env["SLURM_JOB_ID"]) % 20_000)  # two jobs may share a node
+        if not hosts[0]:
+            listed = ["scontrol", "show", "hostnames", env["SLURM_JOB_NODELIST"]]
+            hosts = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()
+    address = ["--master-addr", hosts[0] or "127.0.0.1", "--master-port", env.get("MASTER_PORT", port)]
+    return ["--nnodes", str(nodes), "--node-rank", rank, *address]
