@@ -16,13 +16,13 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1194, "attention": 1830, "checkpoints": 3117, "cli": 1510, "criterions": 600, "data": 3480,
+    "analysis": 1194, "attention": 1830, "checkpoints": 3116, "cli": 1510, "criterions": 600, "data": 3480,
     "experiments": 1392, "inference": 270, "models": 2565, "optim": 410, "patches": 1133,
     "position": 1920, "tasks": 413, "transformers": 1190, "": 640,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 21_750, "tests/**/*.py": 20_530, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
+    "tupe/**/*.py": 21_750, "tests/**/*.py": 20_440, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
     "scripts/**/*.sh": 460, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_412,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

@@ -6,7 +6,7 @@ import torch
 from tests.patches.conftest import trainer
 from tupe.checkpoints.edit import Axes, average, extend_positions, last_checkpoints
 from tupe.cli.main import main
-from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative
+from tupe.position import PositionTable, RelativeTerm, UnbinnedRelative
 from tupe.util import UserError
 
 
@@ -75,15 +75,6 @@ def test_rules_of_a_table():
     torch.testing.assert_close(between[2], (rows[1] + rows[2]) / 2)
 
 
-def test_a_free_value_is_that_of_the_pair_it_repeats():
-    term = FreeAbsolute(4, 2)
-    weight = term.weight.detach()
-    longer = extended(term, "weight", 7, "repeat")
-    assert longer.shape == (2, 7, 7)
-    torch.testing.assert_close(longer[:, 5, 6], weight[:, 2, 3])
-    torch.testing.assert_close(longer[:, 0, 4], weight[:, 0, 1])
-
-
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("rule", ["repeat", "interpolate"])
 def test_distances_go_on(rule, bidirectional):
@@ -133,15 +124,11 @@ def test_training_resumes(rule, run, train, tmp_path):
 
 def test_weights_that_are_saved_twice(run, tmp_path):
     """As fairseq does of a model on a GPU or in 16 bits, whose tied weights it copies one by one."""
-    _, _, path = run
-    state = torch.load(path, weights_only=True)
+    state = torch.load(run[2], weights_only=True)
     state["model"] = {name: tensor.clone() for name, tensor in state["model"].items()}
     torch.save(state, tmp_path / "copied.pt")
-    one, other = (
-        extend_positions(p, 20).state["last_optimizer_state"]["state"] for p in (path, tmp_path / "copied.pt")
-    )
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[number]["exp_avg"], other[number]["exp_avg"]) for number in one)
+    one, other = (extend_positions(p, 20).state["last_optimizer_state"] for p in (run[2], tmp_path / "copied.pt"))
+    torch.testing.assert_close(one["state"], other["state"], rtol=0, atol=0)
 
 
 def test_flat_masters_go_along(run, tmp_path):

@@ -99,13 +99,10 @@ def test_sentence_pieces(kind, saved, pieces, deberta_pieces, tmp_path):
         assert [rows[number] for number in ours(text)] == theirs
 
 
-def test_without_a_tokenizer(saved, released, tmp_path):
-    """A class of Transformers without a `tokenizer.json`, and a folder of fairseq without the tokenizer's files."""
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_tokenizer_that_lies_elsewhere_or_nowhere(wanted, released, tmp_path):
     folder, _ = released()
     for name in ("encoder.json", "vocab.bpe"):
         (folder / name).rename(tmp_path / name)
-    for options in ({"with_tokenizer": False}, {"bpe": tmp_path}):
-        lines = import_model(folder, tmp_path / f"out{len(options)}{'bpe' in options}", **options)
-        assert ("tokenizer: none" in lines) == ("bpe" not in options)
-    import_model(saved("bert")[0], tmp_path / "bert", with_tokenizer=False)
-    assert not (tmp_path / "bert/tokenizer.json").exists()
+    lines = import_model(folder, tmp_path / "out", with_tokenizer=wanted, bpe=tmp_path if wanted else None)
+    assert ("tokenizer: none" in lines) != wanted
