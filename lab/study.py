@@ -144,7 +144,7 @@ def measure(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
     by_position, patterns = {}, Counter()
     if has_correlation(encoder.args):  # before `loss_by_position` makes the encoder longer
         found = position_correlation(encoder)
-        patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
+        patterns.update(head_patterns(found.values, found.reset))
     encoder.to("cuda" if torch.cuda.is_available() else "cpu")
     for length in (length for length in design.lengths if length <= longest_input(encoder)):
         bits, masked = loss_by_position(encoder, corpus, length)

@@ -1,7 +1,5 @@
 """Names of heads, on correlations whose pattern is known."""
 
-import math
-
 import pytest
 import torch
 
@@ -22,13 +20,4 @@ MADE = {
 @pytest.mark.parametrize("name", PATTERNS)
 def test_the_five_patterns(name, reset):
     values = torch.nn.functional.pad(MADE[name], (1, 0, 1, 0), value=50.0) if reset else MADE[name]
-    (pattern,) = head_patterns(values[None], reset)
-    assert pattern.name == name
-
-
-def test_measures_by_hand():
-    """Three words; each sees itself with 1/2 and the others with 1/4."""
-    (pattern,) = head_patterns((torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)).log()[None])
-    assert pattern.entropy == pytest.approx(1.5 * math.log(2) / math.log(3))
-    assert pattern.side == pytest.approx(0)
-    assert pattern.near == pytest.approx((0.75 + 1 + 0.75) / 3)
+    assert head_patterns(values[None], reset) == [name]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.commands import ROOT
 from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
@@ -133,16 +134,17 @@ def test_interval_of_a_difference():
     assert doubled == pytest.approx((mean, half))  # neighbours that say the same
 
 
-def test_a_discriminator_has_no_such_loss(save, tmp_path, text):
+def test_a_discriminator_has_no_such_loss(tmp_path, text):
     text(40)
-    export_discriminator(save("electra_bert_a_tiny", encoder_attention_heads=2), tmp_path / "alone.pt")
-    for name in ("checkpoint.pt", "alone.pt"):
+    electra = ROOT / "tests/contract/fixtures/checkpoints/electra.pt"
+    export_discriminator(electra, tmp_path / "alone.pt")
+    for path in (electra, tmp_path / "alone.pt"):
         with pytest.raises(UserError, match="is a discriminator, which has no language-model head"):
-            loss_by_position(open_encoder(tmp_path / name), tmp_path, 12)
+            loss_by_position(open_encoder(path), tmp_path, 12)
 
 
-def test_relative_terms_go_on(save):
-    lengths = [longest_input(open_encoder(save(f"{name}_tiny"))) for name in ("t5", "bert_r", "diet_rel", "linformer")]
+def test_relative_terms_go_on(made):
+    lengths = [longest_input(made(f"{name}_tiny")) for name in ("t5", "bert_r", "diet_rel", "linformer")]
     assert lengths == [math.inf, 20, 20, 20]
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.figure import as_svg
 from tupe.analysis.logits import correlation_maps, first_layer_correlations, layer_logits, logit_ranks, plot_ranks
 from tupe.systems import SYSTEMS
@@ -17,55 +16,38 @@ def tokens():
     return torch.randint(2, 4, (3, 9), generator=torch.Generator().manual_seed(0))
 
 
-def opened(save, name, **fields):
-    encoder = open_encoder(save(name, **fields))
-    torch.manual_seed(1)
-    for bias in (layer.self_attn.qkv_proj.bias for layer in encoder.sentence_encoder.layers):
-        torch.nn.init.normal_(bias)
-    return encoder
-
-
 @pytest.mark.parametrize("before", [False, True])
-@pytest.mark.parametrize("system", [name for name, fields in SYSTEMS.items() if not fields["linformer_k"]])
-def test_the_parts_sum_to_the_logits(system, before, save, tokens):
-    encoder = opened(save, f"{system}_tiny", encoder_normalize_before=before)
-    parts = first_layer_correlations(encoder, tokens)
-    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
-    if system in ("bert_a", "bert_ad"):
-        assert list(parts) == FOUR
-
-
 @pytest.mark.parametrize(
-    ("name", "absolute"), [("shaw_tiny", "input"), ("shaw_tiny", "untied_cross"), ("deberta_tiny", "input")]
+    ("name", "fields"),
+    [
+        *((f"{system}_tiny", {}) for system, fields in SYSTEMS.items() if not fields["linformer_k"]),
+        ("shaw_tiny", {"absolute": "input"}),
+        ("shaw_tiny", {"absolute": "untied_cross"}),
+        ("deberta_tiny", {"absolute": "input"}),
+        ("bert_a_tiny", {"embedding_dim": 8}),  # as ELECTRA-small's: the projection is shared out too
+    ],
 )
-def test_distances_meet_words_and_positions(name, absolute, save, tokens):
-    encoder = opened(save, name, absolute=absolute)
+def test_the_parts_sum_to_the_logits(name, fields, before, made, tokens):
+    encoder = made(name, encoder_normalize_before=before, **fields)
     parts = first_layer_correlations(encoder, tokens)
     torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
-    assert parts["position to distance"].abs().max() > 1e-3
-    assert ("distance to position" in parts) == name.startswith("deberta")
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_narrow_embeddings_are_projected(before, save, tokens):
-    """As ELECTRA-small's: the projection is shared out too."""
-    encoder = opened(save, "bert_a_tiny", embedding_dim=8, encoder_normalize_before=before)
-    parts = first_layer_correlations(encoder, tokens)
-    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
-    assert list(parts) == FOUR
     assert all(part.abs().max() > 1e-3 for part in parts.values())
+    if name.startswith("bert_a"):
+        assert list(parts) == FOUR
+    if fields.get("absolute"):
+        assert "position to distance" in parts and ("distance to position" in parts) == name.startswith("deberta")
 
 
-def test_positions_alone_do_not_depend_on_the_words(save, tokens):
-    encoder = opened(save, "bert_a_tiny", no_layernorm_embedding=True)
+def test_positions_alone_do_not_depend_on_the_words(made, tokens):
+    encoder = made("bert_a_tiny", no_layernorm_embedding=True)
     one, other = (first_layer_correlations(encoder, words) for words in (tokens, tokens.flip(1)))
     torch.testing.assert_close(one[FOUR[3]], other[FOUR[3]])
     assert not torch.allclose(one[FOUR[0]], other[FOUR[0]])
 
 
-def test_logits_are_those_that_attention_computes(save, tokens):
+def test_logits_are_those_that_attention_computes(made, tokens):
     """Of the second layer: the weights of its attention, from the model's own features, give its output."""
-    encoder = opened(save, "tupe_tiny")
+    encoder = made("tupe_tiny")
     second = layer_logits(encoder, tokens)[1]
     _, states = encoder.sentence_encoder(tokens, num_tokens=tokens.numel(), return_all_hiddens=True)
     layer = encoder.sentence_encoder.layers[1]
@@ -75,25 +57,22 @@ def test_logits_are_those_that_attention_computes(save, tokens):
     torch.testing.assert_close(layer.final_layer_norm(x + layer.feed_forward(x)), states[2])
 
 
-def test_logits_that_are_not_finite_have_no_rank(save, tokens):
-    with pytest.raises(AssertionError, match="not finite"):
-        logit_ranks(opened(save, "tupe_tiny", attention_window=4), tokens)
-
-
-def test_ranks_of_the_theorem(save, tokens):
+def test_ranks_of_the_theorem(made, tokens):
     """DIET, theorem 1: at most d_h with positions at the input, d_h + d_p with a low-rank term; d_h is 2 here."""
     fields = {"encoder_attention_heads": 3, "encoder_embed_dim": 6}
-    bert, term = logit_ranks(opened(save, "bert_a_tiny", **fields), tokens)
+    bert, term = logit_ranks(made("bert_a_tiny", **fields), tokens)
     assert term is None
     assert bert.max() <= 2
-    diet, term = logit_ranks(opened(save, "diet_abs_tiny", **fields, position_rank=3, segment="none"), tokens)
+    diet, term = logit_ranks(made("diet_abs_tiny", **fields, position_rank=3, segment="none"), tokens)
     assert term.tolist() == [3, 3, 3]
     assert diet[0].min() > 3
+    with pytest.raises(AssertionError, match="not finite"):
+        logit_ranks(made("tupe_tiny", attention_window=4), tokens)
 
 
 @pytest.mark.filterwarnings("error:constrained_layout not applied")
-def test_pictures(save, tokens):
-    encoder = opened(save, "bert_r_tiny")
+def test_pictures(made, tokens):
+    encoder = made("bert_r_tiny")
     maps = correlation_maps(encoder, tokens)
     torch.testing.assert_close(maps.values[1], first_layer_correlations(encoder, tokens)[FOUR[1]].mean(0))
     assert maps.names[:4] == FOUR

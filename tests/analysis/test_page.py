@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 
-from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import TrainingLog
 from tupe.analysis.page import FIGURES, write_page
 
@@ -19,8 +18,8 @@ def log(*losses):
     return TrainingLog({100: {"loss": 9.0, "lr": 0.1, "num_updates": 100, "hours": 0.1}}, valid)
 
 
-def test_two_models_side_by_side(save, tmp_path):
-    encoders = [open_encoder(save("tupe_tiny"), "TUPE-R"), open_encoder(save("bert_a_tiny"), HOSTILE)]
+def test_two_models_side_by_side(made, tmp_path):
+    encoders = [made("tupe_tiny", "TUPE-R"), made("bert_a_tiny", HOSTILE)]
     write_page(
         tmp_path / "page.html",
         encoders,
@@ -32,12 +31,12 @@ def test_two_models_side_by_side(save, tmp_path):
     )
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     sections = dict(re.findall(r"<summary>(.*?)</summary>(.*?)</details>", text, re.DOTALL))
-    found = {name: sections[html.escape(figure.title)].count("<svg") for name, figure in FIGURES.items()}
+    found = {name: sections[name.capitalize()].count("<svg") for name in FIGURES}
     assert found == {"position": 1, "reset": 1, "similarity": 2, "segments": 0, "correlations": 2}
-    assert sections["Pre-training"].count("<svg") == sections["Rank of the logits"].count("<svg") == 1
+    assert sections["Pre-training"].count("<svg") == sections["Ranks"].count("<svg") == 1
     assert "after 58% of its updates" in sections["Pre-training"]
-    assert f"Not in {html.escape(HOSTILE)}." in sections["Position correlation"]
-    assert "head 3: " in sections["Position correlation"]
+    assert f"Not in {html.escape(HOSTILE)}." in sections["Position"]
+    assert "head 3: " in sections["Position"]
     assert html.escape(HOSTILE) in text
     assert not re.search(r"<script|<img|<!--", text)
     addresses = set(re.findall(r'(?:href|src|url)(?:="|\()([^")]*)', text))
@@ -53,8 +52,8 @@ def test_two_models_side_by_side(save, tmp_path):
         ("tupe_a", {"absolute": "free"}),
     ],
 )
-def test_what_a_figure_has_is_what_it_shows(figure, system, fields, save):
-    encoder = open_encoder(save(f"{system}_tiny", **fields))
+def test_what_a_figure_has_is_what_it_shows(figure, system, fields, made):
+    encoder = made(f"{system}_tiny", **fields)
     if FIGURES[figure].has(encoder.args):
-        maps = FIGURES[figure].maps(encoder, 9, TOKENS)
+        maps = FIGURES[figure].draw(encoder, TOKENS if figure == "correlations" else 9)
         assert len(maps.names) == len(maps.values)

@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.logits import layer_logits
-from tupe.analysis.position import position_correlation, position_maps, reset_maps
-from tupe.analysis.segments import segment_values
-from tupe.analysis.similarity import position_similarity
+from tupe.analysis.position import position_correlation, position_maps, reset_maps, segment_maps, similarity_maps
 
 
 @pytest.mark.parametrize(
@@ -19,8 +16,8 @@ from tupe.analysis.similarity import position_similarity
         ("diet_rel_tiny", {}, [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]),
     ],
 )
-def test_values_are_the_bias_of_the_model(name, fields, names, save):
-    encoder = open_encoder(save(name, **fields))
+def test_values_are_the_bias_of_the_model(name, fields, names, made):
+    encoder = made(name, **fields)
     for length in (None, 7):
         correlation = position_correlation(encoder, length)
         bias = encoder.sentence_encoder.position_bias(length=length or 20).bias
@@ -39,8 +36,8 @@ def test_values_are_the_bias_of_the_model(name, fields, names, save):
         ("tupe_tiny", {"absolute": "free"}),
     ],
 )
-def test_values_are_what_is_left_of_the_logits_without_words(name, fields, save):
-    encoder = open_encoder(save(name, **fields))
+def test_values_are_what_is_left_of_the_logits_without_words(name, fields, made):
+    encoder = made(name, **fields)
     values = position_correlation(encoder, 7).values.double()
     for layer in encoder.sentence_encoder.layers:
         for parameter in layer.self_attn.qkv_proj.parameters():
@@ -49,15 +46,15 @@ def test_values_are_what_is_left_of_the_logits_without_words(name, fields, save)
     torch.testing.assert_close(values, logits, rtol=1e-4, atol=1e-5)
 
 
-def test_the_reset_changes_row_and_column_of_cls_alone(save):
-    encoder = open_encoder(save("tupe_tiny"))
-    correlation = position_correlation(encoder)
-    torch.testing.assert_close(correlation.before[:, 1:, 1:], correlation.values[:, 1:, 1:])
-    assert (correlation.before[:, 0] != correlation.values[:, 0]).all()
+def test_the_reset_changes_row_and_column_of_cls_alone(made):
+    encoder = made("tupe_tiny")
+    before, after = (position_correlation(encoder, tied=tied).values for tied in (True, False))
+    torch.testing.assert_close(before[:, 1:, 1:], after[:, 1:, 1:])
+    assert (before[:, 0] != after[:, 0]).all()
     pairs = reset_maps(encoder)
     assert pairs.names[2:4] == ["head 2, before the reset", "head 2, after the reset"]
-    torch.testing.assert_close(pairs.values[2:4], torch.stack([correlation.before[1], correlation.values[1]]))
-    assert position_maps(encoder).names[1].endswith(f"θ₂ = {correlation.values[1, 1, 0]:.1f}")
+    torch.testing.assert_close(pairs.values[2:4], torch.stack([before[1], after[1]]))
+    assert position_maps(encoder).names[1].endswith(f"θ₂ = {after[1, 1, 0]:.1f}")
 
 
 @pytest.mark.parametrize(
@@ -69,9 +66,9 @@ def test_the_reset_changes_row_and_column_of_cls_alone(save):
         ("diet_abs_lin_tiny", {}, ["low rank, query"]),  # a Linformer's keys are no positions
     ],
 )
-def test_similarities_are_cosines_of_every_table(name, fields, names, save):
-    encoder = open_encoder(save(name, **fields))
-    similarity = position_similarity(encoder)
+def test_similarities_are_cosines_of_every_table(name, fields, names, made):
+    encoder = made(name, **fields)
+    similarity = similarity_maps(encoder)
     assert similarity.names == names
     assert similarity.values.shape == (len(names), 20, 20)
     torch.testing.assert_close(similarity.values.diagonal(dim1=1, dim2=2), torch.ones(len(names), 20))
@@ -83,9 +80,9 @@ def test_similarities_are_cosines_of_every_table(name, fields, names, save):
 @pytest.mark.parametrize(
     ("name", "first", "number"), [("diet_rel_tiny", "layer 1, head 1", 6), ("diet_abs_tiny", "head 1", 3)]
 )
-def test_segments_of_every_head(name, first, number, save):
-    encoder = open_encoder(save(name))
-    segments = segment_values(encoder)
+def test_segments_of_every_head(name, first, number, made):
+    encoder = made(name)
+    segments = segment_maps(encoder)
     assert (segments.names[0], len(segments.names)) == (first, number)
     weight = encoder.sentence_encoder.segment_attention.weight
     torch.testing.assert_close(segments.values, weight.detach().flatten(0, 1))

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.linalg import matrix_rank
 
-from tupe.position import BucketedRelative, LowRankAbsolute, PositionTable
-from tupe.position.relative import toeplitz
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTable
 
 
 def toeplitz_factorisation(values):
@@ -30,22 +29,18 @@ def projected(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def test_positions_at_the_input_leave_the_rank_at_d_h():
-    """DIET, theorem 1, first part: 3 heads of width 8, 40 tokens."""
-    words, positions = projected(40, 24), projected(40, 24)
-    query, key = ((words + positions) @ projected(3, 24, 8) for _ in range(2))
-    assert matrix_rank(query @ key.transpose(1, 2)).tolist() == [8, 8, 8]
-
-
-@pytest.mark.parametrize("rank", [1, 4, 16])
+@pytest.mark.parametrize("rank", [0, 1, 4, 16])
 def test_a_low_rank_term_adds_its_rank(rank):
-    """DIET, theorem 1, second part: d_h + d_p is reached; and n where that is less."""
-    words, term = projected(40, 24), LowRankAbsolute(40, rank, 3).double()
-    for factor in term.parameters():
-        torch.nn.init.normal_(factor)
-    query, key = (words @ projected(3, 24, 8) for _ in range(2))
-    logits = query @ key.transpose(1, 2) + term(40)
-    assert matrix_rank(term(40)).tolist() == [rank] * 3
+    """DIET, theorem 1, heads of width 8, 40 tokens: d_h without a term, d_h + d_p with one; n where that is less."""
+    query, key = (projected(40, 24) @ projected(3, 24, 8) for _ in range(2))
+    logits = query @ key.transpose(1, 2)
+    if rank:
+        term = LowRankAbsolute(40, rank, 3).double()
+        for factor in term.parameters():
+            torch.nn.init.normal_(factor)
+        bias = PositionBias(term)(40, torch.float64).bias
+        assert matrix_rank(bias).tolist() == [rank] * 3
+        logits = logits + bias
     assert matrix_rank(logits).tolist() == [8 + rank] * 3
     assert matrix_rank(logits[:, :10, :10]).tolist() == [min(10, 8 + rank)] * 3
 
@@ -60,33 +55,24 @@ def test_added_positions_have_the_gradient_of_the_words():
 
 @given(st.integers(1, 20), st.booleans(), st.integers(0, 99))
 def test_toeplitz_factorisation_is_exact(n, complex_values, seed):
+    """And the paper's constants: 1 / (2n) gives B / (2n) with the eigenvalues; the printed j + 1 is harmless."""
     generator = torch.Generator().manual_seed(seed)
     dtype = torch.complex128 if complex_values else torch.float64
     values = torch.randn(2 * n - 1, generator=generator, dtype=dtype)
     left, diagonal = toeplitz_factorisation(values)
-    assert left.shape == (n, 2 * n)
-    assert diagonal.shape == (2 * n,)
-    expected = torch.tensor([[values[n - 1 + k - j].item() for k in range(n)] for j in range(n)], dtype=dtype)
-    product = left @ torch.diag(diagonal) @ left.conj().t()
-    torch.testing.assert_close(product, expected.to(torch.complex128))
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 16])
-def test_the_papers_constants(n):
-    """TUPE, proposition 1: the printed 1 / (2n) gives B / (2n) with the eigenvalues; the printed j + 1 is harmless."""
-    values = torch.randn(2 * n - 1, dtype=torch.float64)
-    matrix = toeplitz(values[None], n)[0].to(torch.complex128)
-    _, diagonal = toeplitz_factorisation(values)
+    expected = torch.tensor(
+        [[values[n - 1 + k - j].item() for k in range(n)] for j in range(n)], dtype=torch.complex128
+    )
+    torch.testing.assert_close(left @ torch.diag(diagonal) @ left.conj().t(), expected)
     j, m = torch.arange(n).double()[:, None], torch.arange(2 * n).double()
     printed = torch.exp(1j * torch.pi * (j + 1) * m / n) / (2 * n)
-    torch.testing.assert_close(printed @ torch.diag(diagonal) @ printed.conj().t(), matrix / (2 * n))
-    torch.testing.assert_close(printed @ torch.diag(2 * n * diagonal) @ printed.conj().t(), matrix)
+    torch.testing.assert_close(printed @ torch.diag(diagonal) @ printed.conj().t(), expected / (2 * n))
 
 
 def test_neither_term_contains_the_other():
     """The relative term has full rank, which the untied one of rank d_h cannot have; that one is not Toeplitz."""
     relative = BucketedRelative(1).double()
     torch.nn.init.normal_(relative.weight)
-    assert matrix_rank(relative(32)) == 32
-    absolute = LowRankAbsolute(32, 8, 1).double()(32)[0]
+    assert matrix_rank(PositionBias(None, relative)(32, torch.float64).bias) == 32
+    absolute = PositionBias(LowRankAbsolute(32, 8, 1).double())(32, torch.float64).bias[0]
     assert (absolute.diagonal() - absolute[0, 0]).abs().max() > 1e-4

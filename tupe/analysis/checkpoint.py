@@ -6,10 +6,11 @@ from pathlib import Path
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.models.describe import full_name
 from tupe.models.summary import dictionary_of_size
-from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
+from tupe.models.tupe import ELECTRA_PARTS, as_namespace
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 
 
-def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: object) -> TupeLanguageModelEncoder:
+def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: object) -> Encoder:
     """Return the encoder in a checkpoint of this plugin, in evaluation mode.
 
     From a generator and discriminator, it is the discriminator's encoder, without a head. These attributes are added:
@@ -19,10 +20,7 @@ def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: 
     - `discriminates`: whether it is a discriminator's
     - `trained_length`: positions of the sequences that it was trained on
 
-    Args:
-        checkpoint: of a model of this plugin: its file, or what `open_checkpoint` returned for it.
-        name: for `shown_as`.
-        fields: fields of the configuration, in place of those of training, which change no parameter.
+    `fields` are fields of the configuration, in place of those of training, which change no parameter.
     """
     opened = open_checkpoint(checkpoint)
     config = dataclasses.replace(opened.config, **fields)
@@ -30,7 +28,7 @@ def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: 
     parameters = {key: weight.float() for key, weight in opened.weights.items() if key.startswith("encoder.")}
     weights = {key.removeprefix("encoder."): weight for key, weight in parameters.items()}
     symbols = len(weights["sentence_encoder.embed_tokens.weight"])
-    encoder = TupeLanguageModelEncoder(args, dictionary_of_size(symbols))
+    encoder = Encoder(args, dictionary_of_size(symbols))
     encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in opened.weights)  # exported or not
     if encoder.discriminates:  # its head tells replaced tokens from original ones, and predicts none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}

@@ -12,7 +12,6 @@ The name is the first that holds: `global`, entropy at least 0.97; `previous`, s
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,16 +19,7 @@ from torch import Tensor
 PATTERNS = ("global", "local", "broad", "previous", "next")
 
 
-class HeadPattern(NamedTuple):
-    """The name and the measures that decide it; see the module."""
-
-    name: str
-    entropy: float
-    side: float
-    near: float
-
-
-def head_patterns(values: Tensor, reset: bool = False) -> list[HeadPattern]:
+def head_patterns(values: Tensor, reset: bool = False) -> list[str]:
     """Name the pattern of each head's position correlation, `(H, n, n)` with `n` at least 3.
 
     With `reset`, row and column 0 are those of an untied `[CLS]`.
@@ -41,7 +31,7 @@ def head_patterns(values: Tensor, reset: bool = False) -> list[HeadPattern]:
     entropy = -torch.special.xlogy(attention, attention).sum(-1).mean(-1) / math.log(n)
     side = (attention * distance.sign()).sum(-1).mean(-1)
     near = (attention * (distance.abs() <= max(1, n // 16))).sum(-1).mean(-1)
-    return [HeadPattern(_name(*measures), *measures) for measures in zip(*(m.tolist() for m in (entropy, side, near)))]
+    return [_name(*measures) for measures in zip(entropy.tolist(), side.tolist(), near.tolist())]
 
 
 def _name(entropy: float, side: float, near: float) -> str:

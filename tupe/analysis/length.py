@@ -20,7 +20,7 @@ from tqdm import tqdm
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.figure import colour, dashes, folded, new_figure
 from tupe.analysis.text import read_stream, windows
-from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.util import UserError
 
 _TOKENS = 8192  # of a batch
@@ -35,7 +35,7 @@ class LengthLoss(NamedTuple):
     half_interval: float  # half of the difference's 95% interval
 
 
-def longest_input(encoder: TupeLanguageModelEncoder) -> float:
+def longest_input(encoder: Encoder) -> float:
     """Return the length of the longest sequence that a model can take, infinity where all its terms are relative."""
     stack = encoder.sentence_encoder
     has_table = stack.input_positions is not None or encoder.args.linformer_k
@@ -44,15 +44,12 @@ def longest_input(encoder: TupeLanguageModelEncoder) -> float:
 
 @torch.no_grad()
 def loss_by_position(
-    encoder: TupeLanguageModelEncoder, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
+    encoder: Encoder, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Measure the loss at every position of the corpus's held-out text, cut into sequences of `length` with `[CLS]`.
 
-    15% of the tokens are masked as in training, the same ones for every model and length. At most `sequences` sequences
-    are read.
-
-    Returns:
-        The sum of bits, and the number of masked tokens, at each position, `(length,)` each in float64.
+    15% of the tokens are masked as in training, the same ones for every model and length. Returns the sum of bits, and
+    the number of masked tokens, at each position, `(length,)`, of at most `sequences` sequences.
     """
     stream = read_stream(encoder, data)
     words = min(length - 1, len(stream))
@@ -73,16 +70,15 @@ def loss_by_length(
 ) -> dict[str, dict[int, LengthLoss]]:
     """Measure the loss of the same masked tokens of the corpus's held-out text in windows of each length.
 
+    The length of training is always measured too, and a length that the model does not have is left out. Losses are by
+    extension, `none` or `window`, and by length.
+
     Args:
-        lengths: the length of the sequences of training is always measured too.
         window: also with an `attention_window` of half the length of training, unless the model is a Linformer.
         longest: longest window of all models that are compared, if it is not among `lengths`; the tokens that it can
             score are those that are scored at every length.
         tokens: number of tokens of the text, at most.
         masks: number of drawings of the masks.
-
-    Returns:
-        The losses by extension (`none`, `window`) and by length, for the lengths that the model has.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = open_encoder(checkpoint).to(device)
@@ -105,13 +101,10 @@ def loss_by_length(
 
 
 def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int) -> tuple[float, float]:
-    """Return the mean of some values of masked tokens, and half of its 95% interval by Student's t.
+    """Return the mean of the `values` of `masked` tokens, and half of its 95% interval by Student's t.
 
-    Neighbours share their context, so stretches of `stretch` tokens, and not tokens, are taken as independent.
-
-    Args:
-        values: of each token of the text, by drawing of the masks, `(masks, N)`; 0 where it is not masked.
-        masked: whether each is masked, `(masks, N)`.
+    Both are `(masks, N)`, and a value is 0 where its token is not masked. Neighbours share their context, so stretches
+    of `stretch` tokens, and not tokens, are taken as independent.
     """
     starts = np.arange(0, values.shape[1], stretch)
     found, count = (np.add.reduceat(part.sum(0), starts) for part in (values, masked.astype(np.float64)))
@@ -120,7 +113,7 @@ def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int)
     return float(mean), float(stdtrit(len(starts) - 1, 0.975) * error)
 
 
-def mask(encoder: TupeLanguageModelEncoder, stream: Tensor, seed: int, drawing: int = 0) -> tuple[Tensor, Tensor]:
+def mask(encoder: Encoder, stream: Tensor, seed: int, drawing: int = 0) -> tuple[Tensor, Tensor]:
     """Return the tokens `(N,)` with BERT's masks, and the masked tokens as they were, with padding elsewhere.
 
     The mask of a token depends on the seed, the drawing and its place in the stream, and not on the sequences into
@@ -135,7 +128,7 @@ def mask(encoder: TupeLanguageModelEncoder, stream: Tensor, seed: int, drawing: 
 
 
 def _centred_losses(
-    encoder: TupeLanguageModelEncoder, drawn: Sequence[tuple[Tensor, Tensor]], length: int, longest: int
+    encoder: Encoder, drawn: Sequence[tuple[Tensor, Tensor]], length: int, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bits of each masked token, 0 elsewhere, and which are masked, `(masks, N)`, in windows of `length`.
 
@@ -161,7 +154,7 @@ def _middle(length: int) -> tuple[int, int]:
 
 @torch.no_grad()
 def _losses(
-    encoder: TupeLanguageModelEncoder,
+    encoder: Encoder,
     drawn: Sequence[tuple[Tensor, Tensor]],
     words: int,
     stride: int,

@@ -11,31 +11,19 @@ BERT-A^d has the four as terms; other systems have words to words, and terms of 
 """
 
 import contextlib
-from argparse import Namespace
 
 import torch
 from torch import Tensor, nn
 from torch.linalg import matrix_rank
 
 from tupe.analysis.figure import Matrices, colour, folded, new_figure
-from tupe.analysis.position import has_reset
 from tupe.models.layer import SelfAttention
-from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.position import DisentangledRelative, PositionTerms
 
 
-def has_finite_logits(args: Namespace) -> bool:
-    """Tell whether every word attends to every word, at any distance: not with an `attention_window`."""
-    return not getattr(args, "attention_window", 0)  # the fields of a named system have none
-
-
-def has_correlations(args: Namespace) -> bool:
-    """Tell whether each logit is finite, and each key is of one word, which a Linformer's are not."""
-    return has_finite_logits(args) and not args.linformer_k
-
-
 @torch.no_grad()
-def layer_logits(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> list[Tensor]:
+def layer_logits(encoder: Encoder, tokens: Tensor) -> list[Tensor]:
     """Return the logits of each layer, `(B, H, n, m)` in float64, for tokens `(B, n)` without padding.
 
     The encoder becomes float64.
@@ -48,9 +36,7 @@ def layer_logits(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> list[Tens
     return found
 
 
-def _attention_inputs(
-    encoder: TupeLanguageModelEncoder, tokens: Tensor
-) -> list[tuple[SelfAttention, Tensor, PositionTerms]]:
+def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttention, Tensor, PositionTerms]]:
     """Return the attention of each layer with its arguments."""
     found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
     stack = encoder.double().sentence_encoder
@@ -68,10 +54,10 @@ def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tupl
 
 
 @torch.no_grad()
-def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> dict[str, Tensor]:
+def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tensor]:
     """Return the parts of the first layer's logits, each `(H, n, n)` in float64, as means over the sequences.
 
-    Tokens are `(B, n)`, without padding, and the encoder one with `has_correlations`, which becomes float64.
+    Tokens are `(B, n)`, without padding. The encoder has no `attention_window`, and becomes float64.
     """
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
@@ -122,22 +108,22 @@ def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor
     return words + module.bias, positions
 
 
-def correlation_maps(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> Matrices:
+def correlation_maps(encoder: Encoder, tokens: Tensor) -> Matrices:
     """Return each of `first_layer_correlations` as the mean of the heads (TUPE, figure 2)."""
     found = first_layer_correlations(encoder, tokens)
     values = torch.stack([value.mean(0) for value in found.values()])
     title = f"Correlations in the first layer of {encoder.shown_as}, {len(tokens)} sequences"
     label = "part of the logit, mean of the heads"
-    return Matrices(values, list(found), title, label, reset=has_reset(encoder.args))
+    return Matrices(values, list(found), title, label, reset=encoder.args.reset != "none")
 
 
 @torch.no_grad()
-def logit_ranks(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+def logit_ranks(encoder: Encoder, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
     """Compute ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
 
-    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. The encoder is one with
-    `has_finite_logits`, and becomes float64. With positions at the input the rank of a head's logits is at most `d_h`;
-    a low-rank position term adds up to `d_p` (DIET, theorem 1).
+    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. The encoder has no
+    `attention_window`, and becomes float64. With positions at the input the rank of a head's logits is at most `d_h`; a
+    low-rank position term adds up to `d_p` (DIET, theorem 1).
 
     Returns:
         Ranks of the logits, `(L, H)`, as means over the sequences; and of the position term, `(H,)` where layers share

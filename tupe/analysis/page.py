@@ -7,64 +7,52 @@ import html
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from tupe.analysis.curves import TrainingLog, plot_training
 from tupe.analysis.figure import Matrices, as_svg, heat_maps
-from tupe.analysis.logits import correlation_maps, has_correlations, has_finite_logits, logit_ranks, plot_ranks
-from tupe.analysis.position import has_correlation, has_reset, position_maps, reset_maps
-from tupe.analysis.segments import has_segments, segment_values
-from tupe.analysis.similarity import has_vectors, position_similarity
+from tupe.analysis.logits import correlation_maps, logit_ranks, plot_ranks
+from tupe.analysis.position import has_correlation, position_maps, reset_maps, segment_maps, similarity_maps
 from tupe.models.describe import equation, full_name, size, system
-from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.util import atomic
 
 
 class Maps(NamedTuple):
     """A figure of heat maps, for each model by itself."""
 
-    title: str
     text: str
     has: Callable[[Namespace], bool]  # whether a model with these fields has what the figure shows
-    # returns the maps of an encoder, at a number of positions or of sequences of tokens
-    maps: Callable[[TupeLanguageModelEncoder, int | None, Tensor | None], Matrices]
+    draw: Callable[[Encoder, Any], Matrices]  # for a number of positions, `correlations` for tokens
 
 
 FIGURES = {
     "position": Maps(
-        "Position correlation",
-        "What positions alone add to the logits before the softmax, whatever the words. A head is named by what it "
-        "would attend to if all words were alike: global (everything), local (near), previous, next, or broad.",
+        "What positions alone add to the logits. A head is named by what it would attend to if all words were alike.",
         has_correlation,
-        lambda encoder, length, _: position_maps(encoder, length),
+        position_maps,
     ),
     "reset": Maps(
-        "The reset of [CLS]",
-        "The same before and after the first row and column are freed from the position of [CLS]: θ₁ in all of its "
-        "row, θ₂ in all of its column.",
-        lambda args: has_reset(args) and has_correlation(args),
-        lambda encoder, length, _: reset_maps(encoder, length),
+        "The same before and after the reset of [CLS], the first row and column: θ₁ in its row, θ₂ in its column.",
+        lambda args: args.reset != "none" and has_correlation(args),
+        reset_maps,
     ),
     "similarity": Maps(
-        "Similarity of positions",
         "The cosine of the learnt vectors of two positions.",
-        has_vectors,
-        lambda encoder, length, _: position_similarity(encoder, length),
+        lambda args: args.absolute in ("input", "untied", "untied_cross", "low_rank", "low_rank_input"),
+        similarity_maps,
     ),
     "segments": Maps(
-        "Segments",
         "What a head adds to the logit from a word in one segment to a word in the same or the other.",
-        has_segments,
-        lambda encoder, *_: segment_values(encoder),
+        lambda args: args.segment == "per_head",
+        segment_maps,
     ),
     "correlations": Maps(
-        "Words and positions in the first layer",
-        "The parts of a logit of the first layer. Where positions are added to the words there are four, of which TUPE "
-        "keeps word to word, and gives position to position parameters of its own.",
-        has_correlations,
-        lambda encoder, _, tokens: correlation_maps(encoder, tokens),
+        "The parts of a logit of the first layer: four of words and positions where these are added to each other.",
+        lambda args: not (args.attention_window or args.linformer_k),  # -inf, and keys that are not of one word
+        correlation_maps,
     ),
 }
 
@@ -92,7 +80,7 @@ summary {{ font-size: 1.4rem; font-weight: 600; margin-top: 1.5rem; cursor: poin
 
 def write_page(
     output: str | Path,
-    encoders: Sequence[TupeLanguageModelEncoder],
+    encoders: Sequence[Encoder],
     *,
     length: int = 128,
     texts: Sequence[Tensor] = (),
@@ -100,12 +88,11 @@ def write_page(
     against: str | None = None,
     tables: dict[str, tuple[str, Sequence[Sequence[str]]]] | None = None,
 ) -> None:
-    """Write the page, a file that ends with `.html`.
+    """Write the page of encoders with different names.
 
     Args:
-        encoders: from `open_encoder`, with different names; with `texts` they become float64.
-        length: number of positions that are shown; fewer where a model has fewer.
-        texts: sequences of tokens for each encoder, for the figures that need them.
+        length: number of positions that are shown.
+        texts: sequences of tokens for each encoder, for the correlations and ranks; encoders become float64.
         against: name of a run; the page says when the others reach the validation loss that it ends with.
         tables: title -> the text above a table, and its rows, the first of which are the heads.
     """
@@ -113,32 +100,34 @@ def write_page(
     sections += [_section(title, text, _table(rows)) for title, (text, rows) in (tables or {}).items()]
     if logs:
         sections.append(_section("Pre-training", "", as_svg(plot_training(logs, against=against), "Pre-training")))
-    sections += [
-        _drawn(figure, encoders, length, texts) for name, figure in FIGURES.items() if texts or name != "correlations"
-    ]
-    finite = [(encoder, tokens) for encoder, tokens in zip(encoders, texts) if has_finite_logits(encoder.args)]
+    for name, figure in FIGURES.items():
+        if name != "correlations":
+            lengths = [min(length, encoder.args.max_positions) for encoder in encoders]
+            sections.append(_drawn(name, figure, encoders, lengths))
+        elif texts:
+            sections.append(_drawn(name, figure, encoders, texts))
+    finite = [(encoder, tokens) for encoder, tokens in zip(encoders, texts) if not encoder.args.attention_window]
     if finite:
         ranks = {encoder.shown_as: logit_ranks(encoder, tokens) for encoder, tokens in finite}
         figure = plot_ranks(ranks, max(tokens.shape[1] for _, tokens in finite))
-        text = "The dotted line is the number of positions. A model with an attention_window has no line."
-        sections.append(_section("Rank of the logits", text, as_svg(figure, "Rank of the logits")))
+        text = "The rank of the logits in each layer. The dotted line is the number of positions."
+        sections.append(_section("Ranks", text, as_svg(figure, "Ranks")))
     title = html.escape(" and ".join(encoder.shown_as for encoder in encoders))
     with atomic(Path(output), overwrite=True) as part:
         part.write_text(_PAGE.format(title=title, sections="\n".join(sections)), encoding="utf-8")
 
 
-def _drawn(figure: Maps, encoders: Sequence[TupeLanguageModelEncoder], length: int, texts: Sequence[Tensor]) -> str:
+def _drawn(name: str, figure: Maps, encoders: Sequence[Encoder], shown: Sequence[Any]) -> str:
     """Draw a figure of the models side by side, on one scale of colours."""
-    found, missing = {}, []
-    for encoder, tokens in zip(encoders, texts or [None] * len(encoders)):
-        if figure.has(encoder.args):
-            found[encoder.shown_as] = figure.maps(encoder, min(length, encoder.args.max_positions), tokens)
-        else:
-            missing.append(encoder.shown_as)
+    found = {
+        encoder.shown_as: figure.draw(encoder, what)
+        for encoder, what in zip(encoders, shown)
+        if figure.has(encoder.args)
+    }
     limit = max((maps.limit for maps in found.values()), default=None)
-    drawn = (as_svg(heat_maps(maps, limit), name) for name, maps in found.items())
-    lack = f" Not in {', '.join(missing)}." if missing else ""
-    return _section(figure.title, figure.text + lack, "".join(drawn))
+    missing = [encoder.shown_as for encoder in encoders if encoder.shown_as not in found]
+    text = f"{figure.text} Not in {', '.join(missing)}." if missing else figure.text
+    return _section(name.capitalize(), text, "".join(as_svg(heat_maps(maps, limit), of) for of, maps in found.items()))
 
 
 def _section(title: str, text: str, content: str) -> str:
@@ -154,7 +143,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 _HEADS = ("", "model", "system", "logit of query i and key j", "parameters", "of the positions", "positions", "symbols")
 
 
-def _facts(encoder: TupeLanguageModelEncoder) -> tuple[str, ...]:
+def _facts(encoder: Encoder) -> tuple[str, ...]:
     """Return a model's row below `_HEADS`."""
     args, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
     count = size(args, symbols)

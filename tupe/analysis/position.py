@@ -1,32 +1,20 @@
-"""The learnt position correlation of every head, with the reset and without it (TUPE, figures 6 and 4)."""
+"""Parameters of positions: correlation, reset, vectors and segments (TUPE, figures 4 and 6; DIET, 5 and 6).
+
+Each function `..._maps` returns matrices of an encoder, at all or its first `length` positions.
+"""
 
 from argparse import Namespace
 from collections import Counter
-from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tupe.analysis.figure import Matrices
 from tupe.analysis.heads import head_patterns
-from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.position import PositionBias
 from tupe.systems import IN_LAYER
-
-
-class PositionCorrelation(NamedTuple):
-    """What the positions alone add to the logits before the softmax."""
-
-    # `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one
-    values: Tensor
-    names: list[str]  # of each of them
-    title: str  # the model, and who shares
-    before: Tensor | None = None  # as `values`, without the reset; `None` where `[CLS]` is tied
-
-    @property
-    def reset(self) -> bool:
-        """Whether `[CLS]` is untied."""
-        return self.before is not None
 
 
 def has_correlation(args: Namespace) -> bool:
@@ -35,19 +23,18 @@ def has_correlation(args: Namespace) -> bool:
     return (absolute or args.relative not in {"none", *IN_LAYER}) and not args.linformer_k
 
 
-def has_reset(args: Namespace) -> bool:
-    """Tell whether `[CLS]` is untied."""
-    return args.reset != "none"
-
-
 @torch.no_grad()
-def position_correlation(encoder: TupeLanguageModelEncoder, length: int | None = None) -> PositionCorrelation:
-    """Return the position correlation of an encoder that has one, at all or its first `length` positions."""
+def position_correlation(encoder: Encoder, length: int | None = None, tied: bool = False) -> Matrices:
+    """Return what the positions alone add to the logits before the softmax, for an encoder with `has_correlation`.
+
+    The values are `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one.
+    With `tied` they are those before the reset.
+    """
     args, stack = encoder.args, encoder.sentence_encoder
     position = stack.position_bias
-    length = length or args.max_positions
-    before = PositionBias(position.absolute, position.relative)(length).bias if has_reset(args) else None
-    terms = position(length)
+    if tied:
+        position = PositionBias(position.absolute, position.relative)
+    terms = position(length or args.max_positions)
     values = terms.bias
     if args.absolute == "untied_cross":  # BERT-A^d has it as one of four products
         product = stack.layers[0].self_attn.scale * terms.query @ terms.key.mT
@@ -59,25 +46,53 @@ def position_correlation(encoder: TupeLanguageModelEncoder, length: int | None =
         "head": (layers, f"shared by the {len(heads)} heads of a layer"),
         "none": ([f"{layer}, {head}" for layer in layers for head in heads], "not shared"),
     }[args.sharing]
-    # a free table is a parameter
-    return PositionCorrelation(values.detach(), names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
+    title = f"Position correlation of {encoder.shown_as}, {sharing}"
+    return Matrices(values.detach(), names, title, reset=args.reset != "none")  # a free table is a parameter
 
 
-def position_maps(encoder: TupeLanguageModelEncoder, length: int | None = None) -> Matrices:
+def position_maps(encoder: Encoder, length: int | None = None) -> Matrices:
     """Return the position correlation with the pattern of each head, and its theta_2 where `[CLS]` is untied."""
     found = position_correlation(encoder, length)
     patterns = head_patterns(found.values, found.reset)
-    names = [f"{name}: {pattern.name}" for name, pattern in zip(found.names, patterns)]
+    names = [f"{name}: {pattern}" for name, pattern in zip(found.names, patterns)]
     if found.reset:
         names = [f"{name}, θ₂ = {head[1, 0]:.1f}" for name, head in zip(names, found.values)]
-    counts = Counter(pattern.name for pattern in patterns)
-    summary = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    return Matrices(found.values, names, f"{found.title}\n{summary}", reset=found.reset)
+    summary = ", ".join(f"{count} {pattern}" for pattern, count in sorted(Counter(patterns).items()))
+    return found._replace(names=names, title=f"{found.title}\n{summary}")
 
 
-def reset_maps(encoder: TupeLanguageModelEncoder, length: int | None = None) -> Matrices:
+def reset_maps(encoder: Encoder, length: int | None = None) -> Matrices:
     """Return the position correlation of each head before and after the reset of `[CLS]`."""
-    found = position_correlation(encoder, length)
-    pairs = torch.stack([found.before, found.values], 1).flatten(0, 1)
-    names = [f"{name}, {when} the reset" for name in found.names for when in ("before", "after")]
-    return Matrices(pairs, names, found.title, reset=True)
+    before, after = (position_correlation(encoder, length, tied) for tied in (True, False))
+    names = [f"{name}, {when} the reset" for name in after.names for when in ("before", "after")]
+    return after._replace(values=torch.stack([before.values, after.values], 1).flatten(0, 1), names=names)
+
+
+@torch.no_grad()
+def similarity_maps(encoder: Encoder, length: int | None = None) -> Matrices:
+    """Compute `cos(p_i, p_j)` for every table of position vectors, from BERT's or an untied one.
+
+    For DIET-ABS the vectors are its factors, all heads side by side.
+    """
+    absolute = encoder.sentence_encoder.position_bias.absolute
+    tables = {
+        "added to the words": getattr(encoder.sentence_encoder.input_positions, "weight", None),
+        "untied": getattr(getattr(absolute, "table", None), "weight", None),
+    }
+    for name in ("query", "key"):
+        factor = getattr(absolute, name, None)  # (H, n, d_p)
+        if isinstance(factor, Tensor) and factor.shape[1] == encoder.args.max_positions:  # not a Linformer's mixtures
+            tables[f"low rank, {name}"] = factor.transpose(0, 1).flatten(1)
+    found = {name: F.normalize(table[:length], dim=1) for name, table in tables.items() if table is not None}
+    cosines = torch.stack([unit @ unit.t() for unit in found.values()])
+    title = f"Position vectors of {encoder.shown_as}"
+    return Matrices(cosines, list(found), title, "cosine similarity", ("position", "position"))
+
+
+def segment_maps(encoder: Encoder, length: int | None = None) -> Matrices:
+    """Return `E_S[s_i, s_j]` of every head, query by key: `(L H, 2, 2)`, or `(H, 2, 2)` where the layers share."""
+    weight = encoder.sentence_encoder.segment_attention.weight.detach()  # (layers, heads, 2, 2)
+    layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
+    names = [f"{layer}head {head + 1}" for layer in layers for head in range(weight.shape[1])]
+    title, axes = f"Segment attention of {encoder.shown_as}", ("segment of the key", "segment of the query")
+    return Matrices(weight.flatten(0, 1), names, title, axes=axes)

@@ -10,13 +10,11 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
 from tupe.data.corpus.manifest import Manifest
-from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.patches.checkpoints import read_dictionary, refuse_other_dictionary
 
 
-def read_tokens(
-    encoder: TupeLanguageModelEncoder, data: str | Path, length: int, number: int = 8, text: Path | None = None
-) -> Tensor:
+def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8, text: Path | None = None) -> Tensor:
     """Read at most `number` sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
 
     `data` and `text` are those of `read_stream`. A text that is shorter than `length` gives one sequence.
@@ -32,7 +30,7 @@ def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
 
 
 def read_stream(
-    encoder: TupeLanguageModelEncoder, data: Path, text: Path | None = None, split: str = "valid", most: int = 1 << 62
+    encoder: Encoder, data: Path, text: Path | None = None, split: str = "valid", most: int = 1 << 62
 ) -> Tensor:
     """Return the tokens `(N,)` of a split of the prepared corpus `data`, or of the file `text` in its vocabulary.
 

@@ -7,11 +7,11 @@ from torch import Tensor
 from tupe.analysis.length import loss_by_position, mask
 from tupe.analysis.text import read_stream, windows
 from tupe.checkpoints.warm_start.start import LEAST, without_order
-from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.util import UserError
 
 
-def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int, seed: int = 1) -> Tensor:
+def masked_training_text(old: Encoder, data: Path, number: int, seed: int = 1) -> Tensor:
     """Read sequences `(B, n)` of a corpus's training text, as long as the model takes them, with masks.
 
     B is at least `LEAST`, and at most `number`.
@@ -27,12 +27,10 @@ def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int,
     return windows(mask(old, stream, seed)[0], words, words, old.dictionary.bos())
 
 
-def losses(
-    old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, data: Path, sequences: int, seed: int = 1
-) -> str:
+def losses(old: Encoder, new: Encoder, data: Path, sequences: int, seed: int = 1) -> str:
     """Measure the losses on at most `sequences` held-out sequences, and return what a user reads."""
 
-    def loss(model: TupeLanguageModelEncoder) -> float:
+    def loss(model: Encoder) -> float:
         bits, masked = loss_by_position(model, data, old.sentence_encoder.max_positions, sequences, seed)
         return bits.sum() / masked.sum()
 

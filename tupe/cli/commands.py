@@ -552,7 +552,7 @@ def plot(
             [encoder] = encoders
             if not FIGURES[figure].has(encoder.args):
                 raise UserError(f"{encoder.shown_as} has no such figure. docs/figures.md lists the systems that have.")
-            maps = FIGURES[figure].maps(encoder, length, texts[0])
+            maps = FIGURES[figure].draw(encoder, length if texts[0] is None else texts[0])
             if head:
                 pair = slice(2 * head - 2, 2 * head)
                 maps = maps._replace(values=maps.values[pair], names=maps.names[pair])
