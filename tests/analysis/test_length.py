@@ -49,18 +49,12 @@ def losses_one_by_one(encoder, windows, masks):
 
 
 @torch.no_grad()
-def test_is_the_models_own_loss(tmp_path, monkeypatch, text):
+def test_is_the_models_own_loss(tmp_path, text):
     encoder = open_encoder(write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=12))
-    stream = text(100)
-    monkeypatch.setattr(length, "_TOKENS", 40)  # batches of three
-    bits, count = loss_by_position(encoder, tmp_path, 12)
-    assert not np.array_equal(count, loss_by_position(encoder, tmp_path, 12, seed=2)[1])
-    wanted = np.zeros(12)
-    blocks = torch.arange(99).view(9, 11)
-    for (_, position), loss in losses_one_by_one(encoder, blocks, mask(encoder, stream, 1)).items():
-        wanted[position] += loss
-    np.testing.assert_allclose(bits, wanted, rtol=1e-4)
-    assert loss_by_position(encoder, tmp_path, 12, 2)[1].sum() < count.sum()
+    losses = losses_one_by_one(encoder, torch.arange(99).view(9, 11), mask(encoder, text(100), 1))
+    wanted = [sum(bits for (_, position), bits in losses.items() if position == place) for place in range(12)]
+    np.testing.assert_allclose(loss_by_position(encoder, tmp_path, 12)[0], wanted, rtol=1e-4)
+    assert loss_by_position(encoder, tmp_path, 12, 2)[1].sum() < len(losses)
     with pytest.raises(UserError, match="12"):
         loss_by_position(encoder, tmp_path, 13)
 
@@ -72,16 +66,17 @@ def test_masks_are_berts_whatever_comes_after(tmp_path):
     chosen = target != encoder.dictionary.pad()
     torch.testing.assert_close(target[chosen], stream[chosen])
     torch.testing.assert_close(masked[~chosen], stream[~chosen])
-    assert chosen.float().mean() == pytest.approx(0.15, abs=0.01)
-    assert masked[chosen].eq(4 + len(WORDS)).float().mean() == pytest.approx(0.8, abs=0.02)
-    assert masked[chosen].eq(stream[chosen]).float().mean() == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
+    kept, hidden = (masked[chosen].eq(other).float().mean() for other in (stream[chosen], 4 + len(WORDS)))
+    assert (chosen.float().mean(), hidden) == pytest.approx((0.15, 0.8), abs=0.02)
+    assert kept == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
     assert masked.min() >= 4 and masked[chosen].unique().numel() == len(WORDS) + 1
     torch.testing.assert_close(mask(encoder, stream[:70], 1)[0], masked[:70])
     assert not mask(encoder, stream, 1, drawing=1)[0].equal(masked)
 
 
 @torch.no_grad()
-def test_centred_windows_score_the_same_tokens_once(tmp_path, text):
+def test_centred_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(length, "_TOKENS", 100)  # batches of four to twelve
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="t5_tiny")
     stream, encoder = text(300), open_encoder(path)
     found = loss_by_length(path, tmp_path, [8, 24], masks=2)["none"]

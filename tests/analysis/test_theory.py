@@ -1,6 +1,5 @@
-"""The two papers' theorems, on numbers."""
+"""TUPE's proposition 1 and theorem 2 of DIET, on numbers; theorem 1 is in test_logits.py."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,30 +24,10 @@ def toeplitz_factorisation(values):
     return torch.polar(torch.full_like(phase, (2 * n) ** -0.5), phase), diagonal
 
 
-def projected(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("rank", [0, 1, 4, 16])
-def test_a_low_rank_term_adds_its_rank(rank):
-    """DIET, theorem 1, heads of width 8, 40 tokens: d_h without a term, d_h + d_p with one; n where that is less."""
-    query, key = (projected(40, 24) @ projected(3, 24, 8) for _ in range(2))
-    logits = query @ key.transpose(1, 2)
-    if rank:
-        term = LowRankAbsolute(40, rank, 3).double()
-        for factor in term.parameters():
-            torch.nn.init.normal_(factor)
-        bias = PositionBias(term)(40, torch.float64).bias
-        assert matrix_rank(bias).tolist() == [rank] * 3
-        logits = logits + bias
-    assert matrix_rank(logits).tolist() == [8 + rank] * 3
-    assert matrix_rank(logits[:, :10, :10]).tolist() == [min(10, 8 + rank)] * 3
-
-
 def test_added_positions_have_the_gradient_of_the_words():
     """DIET, theorem 2: the gradients of X and P in l(g(X + P)) are equal."""
-    words, table = torch.nn.Parameter(projected(40, 24)), PositionTable(40, 24).double()
-    query, key = (words + table(40)) @ projected(2, 24, 24)
+    words, table = torch.nn.Parameter(torch.randn(40, 24).double()), PositionTable(40, 24).double()
+    query, key = (words + table(40)) @ torch.randn(2, 24, 24).double()
     (query @ key.mT).softmax(-1).square().sum().backward()
     assert torch.equal(words.grad, table.weight.grad)
 
