@@ -117,15 +117,11 @@ def _texts(library: Path) -> Iterator[tuple[str, list[str]]]:
             yield relative.as_posix(), list(_docstrings(tree))
 
 
-def _docstrings(node: ast.AST) -> Iterator[str]:
-    """Yield the docstrings of a module, class or function and of what it defines, in the order of their lines."""
-    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-        text = ast.get_docstring(node)
-        if text:
-            yield text
-    for part in ("body", "handlers", "cases", "orelse", "finalbody"):  # no expression defines anything
-        for statement in getattr(node, part, ()):
-            yield from _docstrings(statement)
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    """Return the docstrings of a module and of what it defines, in the order of their lines."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(tree) if isinstance(node, kinds))
+    return filter(None, map(ast.get_docstring, sorted(nodes, key=lambda node: getattr(node, "lineno", 0))))
 
 
 def _blocks(text: str) -> Iterator[str]:
