@@ -154,17 +154,11 @@ def _middle(length: int) -> tuple[int, int]:
 
 @torch.no_grad()
 def _losses(
-    encoder: Encoder,
-    drawn: Sequence[tuple[Tensor, Tensor]],
-    words: int,
-    stride: int,
+    encoder: Encoder, drawn: Sequence[tuple[Tensor, Tensor]], words: int, stride: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
 
     `drawn` is what `mask` returned for each drawing. A window has `words` words, and one begins every `stride` words.
-
-    Raises:
-        UserError: for a model without a language-model head.
     """
     if encoder.discriminates:
         raise UserError(f"{encoder.shown_as} is a discriminator, which has no language-model head.")
