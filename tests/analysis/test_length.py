@@ -145,5 +145,5 @@ def test_relative_terms_go_on(made):
 
 def test_picture():
     losses = {9: LengthLoss(4.0, 0.0, 0.0), 18: LengthLoss(5.0, 1.0, 0.1)}
-    (line, _) = plot_loss_by_length({"one": losses}).axes[0].lines
+    line = plot_loss_by_length({"one": losses}).axes[0].lines[0]
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([9, 18], [0, 1])

@@ -20,7 +20,10 @@ def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: 
     - `discriminates`: whether it is a discriminator's
     - `trained_length`: positions of the sequences that it was trained on
 
-    `fields` are fields of the configuration, in place of those of training, which change no parameter.
+    Args:
+        checkpoint: of a model of this plugin: its file, or what `open_checkpoint` returned for it.
+        name: for `shown_as`.
+        fields: fields of the configuration, in place of those of training, which change no parameter.
     """
     opened = open_checkpoint(checkpoint)
     config = dataclasses.replace(opened.config, **fields)

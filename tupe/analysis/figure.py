@@ -121,24 +121,17 @@ def heat_maps(maps: Matrices, limit: float | None = None):
 
 
 def _heat_map(square, values: np.ndarray, limit: float, reset: bool):
-    """Draw one matrix, `(n, m)`. Row and column 0 are `strip` positions thick, with a gap, if `[CLS]` is untied."""
-    queries, keys = values.shape
-    style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
-    if not reset:
-        return square.imshow(values, **style)
-    strip = max(1.0, queries / 16)
-    gap = strip / 3
-    left, top = -strip - gap + 0.5, -gap + 0.5  # in positions: the others start at 0.5
-    image = square.imshow(values[1:, 1:], extent=(0.5, keys - 0.5, queries - 0.5, 0.5), **style)
-    square.imshow(values[1:, :1], extent=(left, top, queries - 0.5, 0.5), **style)
-    square.imshow(values[:1, 1:], extent=(0.5, keys - 0.5, top, left), **style)
-    square.imshow(values[:1, :1], extent=(left, top, top, left), **style)
-    square.set(xlim=(left, keys - 0.5), ylim=(queries - 0.5, left))
-    middle = (left + top) / 2
-    ticks = [tick for tick in range(0, queries, max(1, queries // 4)) if tick > 0]
-    square.set_xticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
-    square.set_yticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
-    return image
+    """Draw one matrix, `(n, m)`. Row and column 0 of an untied `[CLS]` are `thick` positions thick, before a gap."""
+    if reset:
+        thick = max(1, len(values) // 16)
+        ticks = range(0, len(values), max(1, len(values) // 4))[1:]
+        places, labels = [(thick - 1) / 2, *(thick + tick for tick in ticks)], ["[CLS]", *ticks]
+        square.set_xticks(places, labels)
+        square.set_yticks(places, labels)
+        for axis in (0, 1):
+            gapped = np.insert(values, 1, np.nan, axis)
+            values = np.repeat(gapped, [thick] + [1] * (gapped.shape[axis] - 1), axis)
+    return square.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
 
 
 def _write_numbers(square, values: np.ndarray, limit: float) -> None:

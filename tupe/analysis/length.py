@@ -48,8 +48,14 @@ def loss_by_position(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Measure the loss at every position of the corpus's held-out text, cut into sequences of `length` with `[CLS]`.
 
-    15% of the tokens are masked as in training, the same ones for every model and length. Returns the sum of bits, and
-    the number of masked tokens, at each position, `(length,)`, of at most `sequences` sequences.
+    15% of the tokens are masked as in training, the same ones for every model and length. At most `sequences` sequences
+    are read.
+
+    Returns:
+        The sum of bits, and the number of masked tokens, at each position, `(length,)` each in float64.
+
+    Raises:
+        UserError: for a model without a language-model head, or another corpus.
     """
     stream = read_stream(encoder, data)
     words = min(length - 1, len(stream))
@@ -70,15 +76,19 @@ def loss_by_length(
 ) -> dict[str, dict[int, LengthLoss]]:
     """Measure the loss of the same masked tokens of the corpus's held-out text in windows of each length.
 
-    The length of training is always measured too, and a length that the model does not have is left out. Losses are by
-    extension, `none` or `window`, and by length.
-
     Args:
+        lengths: the length of the sequences of training is always measured too.
         window: also with an `attention_window` of half the length of training, unless the model is a Linformer.
         longest: longest window of all models that are compared, if it is not among `lengths`; the tokens that it can
             score are those that are scored at every length.
         tokens: number of tokens of the text, at most.
         masks: number of drawings of the masks.
+
+    Returns:
+        The losses by extension (`none`, `window`) and by length, for the lengths that the model has.
+
+    Raises:
+        UserError: for a model without a language-model head, or another corpus.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = open_encoder(checkpoint).to(device)
@@ -101,10 +111,13 @@ def loss_by_length(
 
 
 def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int) -> tuple[float, float]:
-    """Return the mean of the `values` of `masked` tokens, and half of its 95% interval by Student's t.
+    """Return the mean of some values of masked tokens, and half of its 95% interval by Student's t.
 
-    Both are `(masks, N)`, and a value is 0 where its token is not masked. Neighbours share their context, so stretches
-    of `stretch` tokens, and not tokens, are taken as independent.
+    Neighbours share their context, so stretches of `stretch` tokens, and not tokens, are taken as independent.
+
+    Args:
+        values: of each token of the text, by drawing of the masks, `(masks, N)`; 0 where it is not masked.
+        masked: whether each is masked, `(masks, N)`.
     """
     starts = np.arange(0, values.shape[1], stretch)
     found, count = (np.add.reduceat(part.sum(0), starts) for part in (values, masked.astype(np.float64)))
@@ -184,10 +197,10 @@ def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]]):
     axes = figure.subplots()
     for number, (label, losses) in enumerate(found.items()):
         lengths = sorted(losses)
-        middles, halves = (np.array([losses[n][field] for n in lengths]) for field in (1, 2))
-        style = {"color": colour(number), "linestyle": dashes(number)}
-        axes.plot(lengths, middles, marker="o", markersize=3, label=folded(label), **style)
-        axes.fill_between(lengths, middles - halves, middles + halves, color=style["color"], alpha=0.15, linewidth=0)
+        middles = [losses[length].difference for length in lengths]
+        halves = [losses[length].half_interval for length in lengths]
+        style = {"color": colour(number), "linestyle": dashes(number), "marker": "o", "markersize": 3, "capsize": 3}
+        axes.errorbar(lengths, middles, halves, label=folded(label), **style)
     axes.axhline(0, color="black", linewidth=0.8)
     ticks = sorted({length for losses in found.values() for length in losses})
     axes.set_xscale("log", base=2)

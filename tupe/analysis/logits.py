@@ -121,9 +121,11 @@ def correlation_maps(encoder: Encoder, tokens: Tensor) -> Matrices:
 def logit_ranks(encoder: Encoder, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
     """Compute ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
 
+    With positions at the input, a head's logits are a product of an `n x d_h` and a `d_h x n` matrix, so their rank is
+    at most `d_h`. A low-rank position term adds up to `d_p` (DIET, theorem 1).
+
     Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. The encoder has no
-    `attention_window`, and becomes float64. With positions at the input the rank of a head's logits is at most `d_h`; a
-    low-rank position term adds up to `d_p` (DIET, theorem 1).
+    `attention_window`, and becomes float64.
 
     Returns:
         Ranks of the logits, `(L, H)`, as means over the sequences; and of the position term, `(H,)` where layers share

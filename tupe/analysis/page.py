@@ -91,7 +91,7 @@ def write_page(
     """Write the page of encoders with different names.
 
     Args:
-        length: number of positions that are shown.
+        length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the correlations and ranks; encoders become float64.
         against: name of a run; the page says when the others reach the validation loss that it ends with.
         tables: title -> the text above a table, and its rows, the first of which are the heads.

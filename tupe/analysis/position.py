@@ -90,7 +90,10 @@ def similarity_maps(encoder: Encoder, length: int | None = None) -> Matrices:
 
 
 def segment_maps(encoder: Encoder, length: int | None = None) -> Matrices:
-    """Return `E_S[s_i, s_j]` of every head, query by key: `(L H, 2, 2)`, or `(H, 2, 2)` where the layers share."""
+    """Return `E_S[s_i, s_j]` of every head, query by key: `(L H, 2, 2)`, or `(H, 2, 2)` where the layers share.
+
+    The model has `segment=per_head`.
+    """
     weight = encoder.sentence_encoder.segment_attention.weight.detach()  # (layers, heads, 2, 2)
     layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
     names = [f"{layer}head {head + 1}" for layer in layers for head in range(weight.shape[1])]

@@ -18,6 +18,9 @@ def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8
     """Read at most `number` sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
 
     `data` and `text` are those of `read_stream`. A text that is shorter than `length` gives one sequence.
+
+    Raises:
+        UserError: the corpus has another dictionary than the model.
     """
     stream = read_stream(encoder, Path(data), text)
     words = min(length - 1, len(stream))
