@@ -29,7 +29,8 @@ class Labelled(NamedTuple):
 
 def split_label(argument: str) -> Labelled:
     """Split `[LABEL=]PATH`. A path that exists may have a `=` of its own."""
-    label, _, path = ("", "", argument) if Path(argument).exists() else argument.rpartition("=")
+    plain = "=" not in argument or Path(argument).exists()
+    label, _, path = ("", "", argument) if plain else argument.partition("=")
     return Labelled(label, Path(path))
 
 
@@ -121,7 +122,7 @@ def prepare_corpus(
         vocab_alpha=vocab_alpha,
     )
     if shared:
-        settings = settings.alsovocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
+        settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
     print("\n".join(lines(out, prepare(out, found, settings, workers or available_cores(), shared))))
 
 
@@ -682,7 +683,7 @@ def import_(
         print(f"wrote {out}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")
         return
     lines = import_model(
-        folder, out, head_name=head, labels=labels, pooler=pooler, alsotokenizer=not no_tokenizer, bpe=bpe,
+        folder, out, head_name=head, labels=labels, pooler=pooler, with_tokenizer=not no_tokenizer, bpe=bpe,
         language=language,
     )  # fmt: skip
     print("\n".join(lines))
