@@ -8,9 +8,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts
-from tupe.data.corpus.settings import Settings
-from tupe.data.text.stages import PROFILES
+from tupe.data.manifest import DICTIONARY, MODEL, NAME, Content, Counts, Settings
+from tupe.data.text import PROFILES
 from tupe.models import TupeModel
 from tupe.models.config import named
 from tupe.util import sha256

@@ -10,9 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from tupe.checkpoints.load import write_checkpoint
-from tupe.data.corpus.inputs import Identity
-from tupe.data.corpus.manifest import Content, Counts
-from tupe.data.corpus.settings import Settings
+from tupe.data.manifest import Content, Counts, Identity, Settings
 from tupe.models.config import named
 from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import sha256

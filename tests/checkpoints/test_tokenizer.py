@@ -11,11 +11,9 @@ import pytest
 import sentencepiece
 
 from tests.samples import write_manifest
-from tupe.data.corpus import vocabulary
-from tupe.data.corpus.tokenizers import open_tokenizer
-from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
-from tupe.data.text.characters import repaired
-from tupe.data.text.stages import PROFILES
+from tupe.data import tokenizers as vocabulary
+from tupe.data.text import PROFILES, repaired
+from tupe.data.tokenizers import UNKNOWN_NUMBER, open_tokenizer
 from tupe.models import TupeModel
 
 pytest.importorskip("tokenizers")

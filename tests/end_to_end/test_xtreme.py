@@ -5,15 +5,15 @@ import shutil
 
 import pytest
 import torch
+from tests.data.glue.test_prepare import write_task
 
 from tests.commands import run, train_log
-from tests.data.glue.test_prepare import write_task
-from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
+from tests.data.conftest import LINES, squad, write_corpus, write_json
 from tests.samples import write_checkpoint
 from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main
-from tupe.data.qa.rules import tokens
-from tupe.data.qa.score import score_files
+from tupe.data.questions import score_files
+from tupe.data.scores import tokens
 
 
 @pytest.fixture(scope="module")

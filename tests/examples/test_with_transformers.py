@@ -9,8 +9,8 @@ import pytest
 from tests.commands import run, tupe
 from tests.data.conftest import prepare_made
 from tests.samples import write_checkpoint
-from tupe.data.corpus.manifest import Manifest
-from tupe.data.corpus.vocabulary import symbols
+from tupe.data.manifest import Manifest
+from tupe.data.tokenizers import symbols
 
 pytest.importorskip("accelerate")
 NAMES, VERBS, THINGS = ["Anna", "Bob", "Carl"], ["sees", "hears"], ["the house", "a red car"]

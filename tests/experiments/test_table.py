@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tupe.cli.main import main
-from tupe.data.xtreme import TEST_LANGUAGES
+from tupe.data.languages import TEST_LANGUAGES
 from tupe.experiments.columns import GLUE, XTREME
 from tupe.experiments.formats import as_csv, as_json, markdown
 from tupe.experiments.plan import Plan

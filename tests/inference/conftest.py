@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.data.translation.conftest import WORDS
+from tests.data.test_translation import WORDS
 from tupe.cli.main import main
 
 

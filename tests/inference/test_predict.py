@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from fairseq.data import Dictionary
@@ -37,7 +36,7 @@ def prepare(folder, name, labels, splits=("test",)):
             (texts / f"{split}.{side}").write_text("".join(" ".join(map(WORDS.__getitem__, r)) + "\n" for r in rows))
             with writer(data / f"test{number or ''}", 4 + len(WORDS)) as add:
                 for row in rows:
-                    add(np.array([*(4 + word for word in row), EOS]), np.array([len(row) + 1]))
+                    add([*(4 + word for word in row), EOS])
     (folder / name / "label").mkdir()
     if labels:
         (folder / name / "label/dict.txt").write_text("".join(f"{label} 1\n" for label in labels))

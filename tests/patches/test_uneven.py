@@ -16,8 +16,8 @@ from fairseq.trainer import Trainer
 from fairseq_cli import validate
 
 import tupe.models  # noqa: F401  registers everything, as --user-dir does
-from tests.data.qa.conftest import write_corpus, write_json
-from tests.data.translation.conftest import pairs
+from tests.data.conftest import write_corpus, write_json
+from tests.data.test_translation import pairs
 from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main
 

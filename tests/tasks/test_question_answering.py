@@ -11,13 +11,13 @@ from fairseq.logging import metrics
 from omegaconf import OmegaConf
 
 from tests.criterions.test_sentence_prediction import local_part
-from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
+from tests.data.conftest import LINES, squad, write_corpus, write_json
 from tupe.checkpoints.load import write_checkpoint
 from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.criterions import sentence_prediction as worker_module
-from tupe.data.qa.rules import tokens
-from tupe.data.qa.score import score
+from tupe.data.questions import score
+from tupe.data.scores import tokens
 from tupe.inference.answers import answers
 from tupe.models import TupeModel
 from tupe.models.config import named

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
-from tupe.data.corpus.manifest import Manifest
+from tupe.data.manifest import Manifest
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.patches.checkpoints import read_dictionary, refuse_other_dictionary
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tupe.data.corpus.manifest import NAME, Content, Manifest
-from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.tasks import TASKS
+from tupe.data.manifest import NAME, Content, Manifest
+from tupe.data.tokenizers import JSON, MODEL
 from tupe.systems import DESCRIPTIONS, SIZES, system_of
 from tupe.util import read_json
 
@@ -235,7 +235,7 @@ def _snippet(about: About, name: str) -> str:
     if about.cleaning:
         lines += [
             "",
-            "from tupe.data.text.stages import TextProcessing  # the plugin, with its extra `corpus`",
+            "from tupe.data.text import TextProcessing  # the plugin, with its extra `corpus`",
             "",
             f"clean = TextProcessing({about.corpus.settings.stages!r}, "
             f"{about.corpus.settings.language!r}).around  # before the tokenizer; <mask> stays",

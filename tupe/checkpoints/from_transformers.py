@@ -10,7 +10,7 @@ from torch import Tensor
 from tupe.checkpoints.foreign.head import refuse_several_labels, task_of
 from tupe.checkpoints.load import write_checkpoint
 from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, WINDOWS, model_fields, to_ours
-from tupe.data.qa.dataset import SPECIAL
+from tupe.data.windows import SPECIAL
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel, as_namespace

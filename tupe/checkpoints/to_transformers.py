@@ -22,8 +22,8 @@ from tupe.checkpoints.transformers_format import (
     config_fields,
     to_theirs,
 )
-from tupe.data.corpus.manifest import versions
-from tupe.data.corpus.tokenizers import JSON, MODEL
+from tupe.data.manifest import versions
+from tupe.data.tokenizers import JSON, MODEL
 from tupe.models.config import ElectraConfig, TupeConfig
 from tupe.models.tupe import TupeModel
 from tupe.patches.checkpoints import special_symbols

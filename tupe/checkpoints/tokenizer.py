@@ -9,14 +9,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
 from tupe.util import UserError
 
 BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
 _UNIGRAM, _BPE = 1, 2  # kinds of models there
 _UNREACHED = -1e4  # score of a symbol that no text has
-#: What `str.split` takes as white space, and what `tupe.data.text.characters.repair` removes, as patterns of Oniguruma.
+#: What `str.split` takes as white space, and what `tupe.data.text.repair` removes, as patterns of Oniguruma.
 _WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
 _VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
 #: What SentencePiece's own normalisation removes.
@@ -30,7 +30,7 @@ def build_tokenizer(
     """Build the `tokenizers.Tokenizer` of a SentencePiece model.
 
     The symbols are those of fairseq's dictionary, in order, `<mask>` included if the task has one. Of the `stages` of
-    the corpus' text processing (`tupe.data.text.stages`), if they are known, the tokenizer joins white space and does
+    the corpus' text processing (`tupe.data.text`), if they are known, the tokenizer joins white space and does
     `repair-characters`; `tupe.checkpoints.card` names those that it cannot do.
 
     Raises:

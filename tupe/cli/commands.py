@@ -92,15 +92,13 @@ def prepare_corpus(
     tupe prepare-corpus extracted/ data/wiki --profile paper
     tupe prepare-corpus de=dewiki/ fr=frwiki/ data/two --languages others/ --vocab-size 120000
     """
-    from tupe.data.corpus.inputs import find
-    from tupe.data.corpus.manifest import Manifest
-    from tupe.data.corpus.pipeline import prepare
-    from tupe.data.corpus.report import lines
-    from tupe.data.corpus.settings import IMPORTED, Settings
-    from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
+    from tupe.data.corpus import prepare, report
+    from tupe.data.documents import find
+    from tupe.data.manifest import IMPORTED, Manifest, Settings
+    from tupe.data.text import LANGUAGES, PROFILES, STAGES
 
     found = find(inputs, books, languages)
-    many = bool(found[0].language)
+    many = bool(found[0][1].language)
     shared = Manifest.load(vocabulary) if vocabulary else None
     name = profile or ("sentencepiece" if many else "paper")
     stages, usual = PROFILES[name], LANGUAGES[name]
@@ -123,7 +121,7 @@ def prepare_corpus(
     )
     if shared:
         settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
-    print("\n".join(lines(out, prepare(out, found, settings, workers or available_cores(), shared))))
+    print("\n".join(report(out, prepare(out, found, settings, workers or available_cores(), shared))))
 
 
 @app.command()
@@ -142,10 +140,9 @@ def prepare_glue(
     tupe prepare-glue glue_data data/wiki CoLA STS-B data/glue
     tupe prepare-glue my_files data/wiki data --tasks my_tasks.yaml
     """
-    from tupe.data.corpus.manifest import Manifest
     from tupe.data.glue.prepare import prepare, present
-    from tupe.data.glue.reader import read_tasks
-    from tupe.data.glue.tasks import TASKS
+    from tupe.data.glue.tasks import TASKS, read_tasks
+    from tupe.data.manifest import Manifest
     from tupe.data.parallel import pool
 
     known = read_tasks(tasks, glue) if tasks else TASKS
@@ -175,16 +172,15 @@ def prepare_qa(
     \b
     tupe prepare-qa train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json data/wiki data/squad
     """
-    from tupe.data.corpus.manifest import Manifest
-    from tupe.data.glue.report import same_as_training
+    from tupe.data.glue.prepare import same_as_training
+    from tupe.data.manifest import Manifest
     from tupe.data.parallel import pool
-    from tupe.data.qa.prepare import prepare
-    from tupe.data.qa.report import lines
+    from tupe.data.questions import prepare
 
     with pool(workers or available_cores()) as map_:
         reports = prepare(dict(files), Manifest.load(corpus), out, rules, language, map_)
     for split, report in reports.items():
-        print("\n".join(lines(out.name, split, report)))
+        print("\n".join(report.lines(split)))
     for line in same_as_training({split: report.sha256 for split, report in reports.items()}):
         print(line)
     print(f"data: {out}")
@@ -213,17 +209,15 @@ def prepare_translation(
     \b
     tupe prepare-translation en de OUT --train data/train --valid data/val --test data/test_2016
     """
-    from tupe.data.glue.report import same_as_training
+    from tupe.data.glue.prepare import same_as_training
     from tupe.data.parallel import pool
-    from tupe.data.translation.parallel_text import ParallelText
-    from tupe.data.translation.prepare import Settings, prepare
+    from tupe.data.translation import Settings, prepare
 
     languages = (source, target)
     settings = Settings(languages, vocab_size, model_type, lower_case, max_tokens, max_ratio)
     prefixes = {"train": [train], "valid": [valid], "test": test}
-    splits = {name: [ParallelText.find(p, languages) for p in found] for name, found in prefixes.items() if found}
     with pool(workers or available_cores()) as map_:
-        content = prepare(out, splits, settings, map_)
+        content = prepare(out, prefixes, settings, map_)
     for name, counts in content["splits"].items():
         print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
     for line in same_as_training({name: [*files.values()] for name, files in content["files"].items()}):
@@ -342,7 +336,7 @@ def sweep(
     \b
     tupe sweep glue checkpoints/tupe_a_base/checkpoint_last.pt data/glue runs/glue/tupe_a_base --tasks CoLA,RTE
     """
-    from tupe.data.glue.reader import own_tasks
+    from tupe.data.glue.tasks import own_tasks
     from tupe.experiments.benchmarks import BENCHMARKS
     from tupe.experiments.formats import markdown
     from tupe.experiments.runs import grid
@@ -443,8 +437,8 @@ def qa_score(
     """
     import json
 
-    from tupe.data.qa.rules import tokens
-    from tupe.data.qa.score import score_files
+    from tupe.data.questions import score_files
+    from tupe.data.scores import tokens
 
     result, said = score_files(reference, predictions, tokens(rules, language))
     for sentence in said:

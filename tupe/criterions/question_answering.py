@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from tupe.criterions.metrics import SummedCriterion, totals
 from tupe.criterions.sentence_prediction import worker_slots
+from tupe.data.answers import best_spans
 from tupe.data.batches import known
-from tupe.data.qa.answers import best_spans
 
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)

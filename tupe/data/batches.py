@@ -1,10 +1,100 @@
-"""Batches with what a criterion needs on the host: asking a GPU for it would mean waiting for the GPU."""
+"""Batches of examples: of similar length, and with what a criterion needs on the host.
 
+Asking a GPU for a number would mean waiting for the GPU.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from fairseq.data import Dictionary, NestedDictionaryDataset
+from fairseq.data import Dictionary, FairseqDataset, NestedDictionaryDataset, data_utils
 from torch import Tensor
+
+LENGTH_WINDOW = "in training: sort by length within windows of this many batches, for less padding; 0: never"
+
+
+def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> list[Sequence[int]]:
+    """Append those of `indices` that fairseq left out at the end of `batches`.
+
+    fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it, also in validation.
+    """
+    dropped = indices[sum(map(len, batches)) :]
+    return [*batches, dropped] if len(dropped) else batches
+
+
+class Sized(FairseqDataset):
+    """Examples of so many tokens as `sizes` says."""
+
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def num_tokens(self, index: int) -> int:
+        return self.sizes[index]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index]
+
+
+class LengthWindows(FairseqDataset):
+    """Mixin, before one of fairseq's data sets: sorts examples by length within windows of batches.
+
+    With a window of 50, examples are shuffled as ever; then those of each 50 batches are sorted by length and cut into
+    batches again, which fairseq shuffles every epoch by its seed. With a batch size, their number stays the same.
+    """
+
+    #: Number of batches in a window; 0 for no windows.
+    length_window = 0
+
+    def batch_by_size(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> list[Sequence[int]]:
+        """Do what fairseq's does for `indices` in the order of `ordered_indices`, but leave no example out."""
+        batches = with_last_batch(super().batch_by_size(indices, *args, **kwargs), indices)
+        if not self.length_window:
+            return batches
+        in_windows: list[Sequence[int]] = []
+        for first in range(0, len(batches), self.length_window):
+            window = np.concatenate(batches[first : first + self.length_window])
+            window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
+            in_windows += with_last_batch(super().batch_by_size(window, *args, **kwargs), window)
+        return in_windows
+
+
+class TextWindows(LengthWindows, Sized):
+    """Windows of the texts of a split, `name`; `cfg` has the `length_window` and the `seed` of their order in training.
+
+    `split_number` tells the split from the others of its task.
+    """
+
+    def __init__(self, cfg: Any, name: str, dictionary: Dictionary, split_number: int) -> None:
+        super().__init__()
+        self._cfg, self.name, self._dictionary, self.split_number = cfg, name, dictionary, split_number
+        self.training = name == "train"
+        self.length_window = cfg.length_window if self.training else 0
+
+    def ordered_indices(self) -> np.ndarray:
+        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
+        if not self.training:
+            return np.argsort(self.sizes, kind="stable")
+        with data_utils.numpy_seed(self._cfg.seed):
+            return np.random.permutation(len(self))
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a batch of the samples' `source`; empty without any, where batches do not divide among processes."""
+        if not samples:
+            return {}
+        sources = [sample["source"] for sample in samples]
+        lengths = [len(source) for source in sources]
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(sources, self._dictionary.pad()),
+                "src_lengths": torch.tensor(lengths),
+            },
+            "nsentences": len(samples),
+            "ntokens": sum(lengths),
+        }
 
 
 class Batches(NestedDictionaryDataset):

@@ -18,7 +18,7 @@ def pool(workers: int) -> Iterator[Map]:
     if workers == 1:
         yield map
         return
-    # fork: a process starts at once, and nothing that ran in this one is run again; the parent stops the work
+    # fork: a process starts at once, and nothing that ran in this one is run again; Ctrl-C is for the parent
     ignore = (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), signal.signal, ignore) as executor:
 
@@ -31,11 +31,7 @@ def pool(workers: int) -> Iterator[Map]:
             while waiting:
                 yield waiting.popleft().result()
 
-        try:
-            yield ordered
-        except BaseException:
-            executor.shutdown(cancel_futures=True)
-            raise
+        yield ordered
 
 
 def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tupe.data.glue.reader import prepared_task
+from tupe.data.glue.tasks import prepared_task
 
 
 @dataclass(frozen=True)

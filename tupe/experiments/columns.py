@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass
 
-from tupe.data.xtreme import TEST_LANGUAGES
+from tupe.data.languages import TEST_LANGUAGES
 from tupe.experiments.runs import Result
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from torch import nn
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
-from tupe.data.qa.dataset import QuestionWindows
-from tupe.data.qa.rules import tokens
-from tupe.data.qa.score import score
+from tupe.data.answers import Candidate, best_spans, n_best, probabilities
+from tupe.data.questions import score
+from tupe.data.scores import tokens
+from tupe.data.windows import QuestionWindows
 from tupe.inference.predict import load, scored
 from tupe.util import check_new, write_json
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.data.glue.reader import prepared_task
-from tupe.data.glue.tasks import Split, Task
-from tupe.data.length_order import TextWindows
+from tupe.data.batches import TextWindows
+from tupe.data.glue.tasks import Split, Task, prepared_task
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 from tupe.util import UserError, atomic, check_new
 

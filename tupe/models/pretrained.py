@@ -8,10 +8,9 @@ from typing import Any
 from fairseq import hub_utils
 from torch.serialization import safe_globals
 
-from tupe.data.corpus.manifest import DICTIONARY, NAME
-from tupe.data.corpus.tokenizers import JSON, MODEL, JsonTokenizer
-from tupe.data.corpus.vocabulary import MASK
-from tupe.data.text.stages import TextProcessing
+from tupe.data.manifest import DICTIONARY, NAME
+from tupe.data.text import TextProcessing
+from tupe.data.tokenizers import JSON, MASK, MODEL, JsonTokenizer
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.hub import HubInterface
 from tupe.patches.safe_load import fairseq_globals, safe_load

@@ -15,8 +15,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 from torch.utils.data._utils import signal_handling
 
-from tupe.data.batches import MaskedBatches
-from tupe.data.length_order import with_last_batch
+from tupe.data.batches import MaskedBatches, with_last_batch
 from tupe.util import UserError
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
 from tupe.criterions.sentence_prediction import logged_rows
-from tupe.data.length_order import LENGTH_WINDOW
-from tupe.data.qa.dataset import SPECIAL, QuestionWindows
+from tupe.data.batches import LENGTH_WINDOW
+from tupe.data.windows import SPECIAL, QuestionWindows
 from tupe.patches.checkpoints import read_dictionary
 from tupe.systems import setting
 

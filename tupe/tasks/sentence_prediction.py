@@ -30,8 +30,7 @@ from omegaconf import II, MISSING, DictConfig
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS
-from tupe.data.batches import Batches
-from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized
+from tupe.data.batches import LENGTH_WINDOW, Batches, LengthWindows, Sized
 from tupe.systems import setting
 
 

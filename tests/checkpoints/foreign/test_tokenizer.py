@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.checkpoints.foreign.conftest import HARD, LINES, opened
 from tests.checkpoints.foreign.test_importing import rows_of
 from tupe.checkpoints.foreign.importing import import_model
-from tupe.data.corpus.manifest import Manifest
+from tupe.data.manifest import Manifest
 
 transformers = pytest.importorskip("transformers")
 SPECIAL = {0, 1, 2}

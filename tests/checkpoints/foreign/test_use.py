@@ -9,7 +9,7 @@ from tests.checkpoints.foreign.test_importing import rows_of
 from tests.commands import finetune, hydra_train
 from tests.conftest import write
 from tupe.cli.main import main
-from tupe.data.corpus.manifest import Manifest
+from tupe.data.manifest import Manifest
 from tupe.models import TupeModel
 from tupe.patches.safe_load import safe_load
 

@@ -15,8 +15,7 @@ from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, from_fairseq
 from tupe.checkpoints.foreign.tokenizer import Tokenizer, byte_level, sentence_piece
 from tupe.checkpoints.foreign.vocabulary import by_role
-from tupe.data.corpus.tokenizers import MODEL
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, MODEL
 from tupe.patches.checkpoints import read_dictionary
 from tupe.patches.safe_load import safe_load
 from tupe.util import read_json

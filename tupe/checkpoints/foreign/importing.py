@@ -21,10 +21,9 @@ from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
 from tupe.checkpoints.foreign.verify import verify
 from tupe.checkpoints.foreign.vocabulary import FILLER, reorder, write_dictionary
 from tupe.checkpoints.load import model_config, write_weights
-from tupe.data.corpus.manifest import DICTIONARY, NAME, Content, Counts, Imported, versions
-from tupe.data.corpus.settings import IMPORTED, Settings
-from tupe.data.corpus.tokenizers import JSON
-from tupe.data.text.stages import KEEP_WHITE_SPACE
+from tupe.data.manifest import DICTIONARY, IMPORTED, NAME, Content, Counts, Imported, Settings, versions
+from tupe.data.text import KEEP_WHITE_SPACE
+from tupe.data.tokenizers import JSON
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.patches.checkpoints import dictionary_sha256

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tupe.checkpoints.foreign.vocabulary import SPECIAL
-from tupe.data.corpus.tokenizers import JSON, MODEL
-from tupe.data.corpus.vocabulary import UNKNOWN, UNKNOWN_NUMBER
+from tupe.data.tokenizers import JSON, MODEL, UNKNOWN, UNKNOWN_NUMBER
 from tupe.util import read_json
 
 _UNREACHED = -1e4  # score of a symbol that no text should have

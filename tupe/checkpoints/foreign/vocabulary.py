@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
 from tupe.patches.checkpoints import read_dictionary
 from tupe.util import UserError
 

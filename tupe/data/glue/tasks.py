@@ -1,8 +1,15 @@
-"""Table of the tasks of GLUE and XNLI, and their files. Tasks of one's own are described alike."""
+"""Table of the tasks of GLUE and XNLI, and their files; rows of one's own come from a YAML file (docs/tasks.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tupe.data.xtreme import TEST_LANGUAGES
+import yaml
+
+from tupe.data.languages import TEST_LANGUAGES
+from tupe.util import read_json
+
+MANIFEST = "manifest.json"  # in the folder of a prepared task
 
 
 @dataclass(frozen=True)
@@ -168,3 +175,49 @@ _TASKS = (
     ),
 )
 TASKS = {task.name: task for task in _TASKS}
+
+
+def fields_of(line: bytes) -> list[str]:
+    """Split a line of a file into its columns, which tabs separate, without quoting."""
+    return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").decode("utf-8", errors="surrogateescape").split("\t")
+
+
+def read_tasks(path: Path, folder: Path) -> dict[str, Task]:
+    """Read tasks of one's own from a YAML file; their data files are below `folder`.
+
+    The first line of each data file names its columns. A file without the label's column is a test set to predict.
+    """
+    rows = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)  # which reads each value as text: no, 1, 2.50
+    return {name: _own_task(name, folder, **row) for name, row in rows.items()}
+
+
+def _own_task(
+    name: str,
+    folder: Path,
+    texts: list[str],
+    label: str = "label",
+    classes: Sequence[str] = (),
+    scale: str | None = None,
+    **files: str,
+) -> Task:
+    splits = []
+    for split, file in files.items():
+        with (folder / file).open("rb") as lines:
+            columns = fields_of(lines.readline())
+        splits.append(Split(split, (file,), tuple(columns), rows=0, labelled=label in columns))
+    return Task(name, tuple(splits), tuple(texts), label, tuple(classes), scale=float(scale) if scale else None)
+
+
+def prepared_task(folder: Path) -> Task:
+    """Return the row of a prepared task: that of GLUE's table with the folder's name, else that of its manifest."""
+    name = folder.resolve().name
+    if name in TASKS:
+        return TASKS[name]
+    row = read_json(folder / MANIFEST)["task"]
+    return Task(**{**row, "splits": tuple(Split(**split) for split in row["splits"])})
+
+
+def own_tasks(folder: Path) -> list[str]:
+    """Return the names of the tasks of one's own that are prepared in a folder."""
+    names = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
+    return [name for name in names if name not in TASKS]

@@ -13,7 +13,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from torch import nn
 
-from tupe.data.corpus.tokenizers import MODEL
+from tupe.data.tokenizers import MODEL
 from tupe.models.config import Seq2SeqConfig
 from tupe.models.layer import Attention
 from tupe.models.pretrained import data_folder

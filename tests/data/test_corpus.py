@@ -1,0 +1,244 @@
+"""`tupe prepare-corpus` from text to fairseq's data: counts, the same result in every way to get there, errors."""
+
+import json
+import lzma
+import os
+import random
+
+import numpy as np
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data.conftest import as_text, made_documents
+from tests.data.kills import run_killed
+from tupe.cli.main import main
+from tupe.data import corpus, duplicates
+from tupe.data.corpus import SHORT, held_out, join
+from tupe.data.text import STAGES
+from tupe.util import UserError
+
+OFF = ["--without", ",".join(STAGES)]
+SMALL = ["--vocab-size", "130", "--valid-documents", "3", "--workers", "1"]
+
+
+def prepare(out, *arguments):
+    assert main(["prepare-corpus", *map(str, arguments), str(out)]) == 0
+    return json.loads((out / "manifest.json").read_text())
+
+
+def fails(capsys, out, *arguments):
+    assert main(["prepare-corpus", *map(str, arguments), str(out)]) == 1
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def decoded(folder, split="train"):
+    """The documents in fairseq's data, as lines of text."""
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    documents = [[]]
+    for item in MMapIndexedDataset(str(folder / split)):
+        assert item[-1] == dictionary.eos()
+        if len(item) == 1:
+            documents.append([])
+        else:
+            pieces = dictionary.string(item[:-1])
+            documents[-1].append(pieces.replace(" ", "").replace("▁", " ").strip())
+    assert documents.pop() == []
+    return documents
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Three files of 16, 12 and 8 documents: plain, packed JSON lines, a book."""
+    folder = tmp_path / "text"
+    (folder / "books").mkdir(parents=True)
+    documents = made_documents(1, 28)
+    (folder / "a.txt").write_text(as_text(documents[:16]))
+    records = [json.dumps({"id": str(i), "text": "\n".join(lines)}) for i, lines in enumerate(documents[16:])]
+    (folder / "wiki_00.xz").write_bytes(lzma.compress("\n".join(records).encode()))
+    for number, lines in enumerate(made_documents(2, 8)):
+        (folder / f"books/{number}.txt").write_text("\n\n".join(lines))
+    return folder
+
+
+def inputs(text):
+    return [text / "a.txt", text / "wiki_00.xz", "--books", text / "books"]
+
+
+def test_without_stages_the_data_is_the_text(text, tmp_path):
+    content = prepare(tmp_path / "out", *inputs(text), *SMALL, *OFF)
+    expected = made_documents(1, 28) + made_documents(2, 8)
+    train, valid = decoded(tmp_path / "out"), decoded(tmp_path / "out", "valid")
+    assert len(valid) == 3
+    assert sorted(train + valid) == sorted(expected)
+    assert [lines for lines in expected if lines not in valid] == train  # in their order
+    assert content["counts"]["read"]["documents"] == 36
+
+
+def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
+    documents = made_documents(1, 16)
+    new = [documents[5][0], "Xanadu Ozymandias Zembla", "\x00", "Anna likes the house."]
+    (text / "b.txt").write_text(as_text([*documents[:4], new]))
+    content = prepare(
+        tmp_path / "out", *inputs(text)[:2], text / "b.txt", *inputs(text)[2:], *SMALL, "--max-tokens", 20
+    )
+    read, stages, left = (content["counts"][name] for name in ("read", "stages", "left"))
+    lines = read["lines"] - read["empty lines"]
+    for name, number in stages.items():
+        lines += number if name.endswith(": added") else -number if name.endswith(": removed") else 0
+    assert lines == left["train lines"] + left["valid lines"]
+    assert stages["deduplicate-documents: removed"] == 4 * 6
+    assert stages["deduplicate-lines: removed"] == 1
+    assert stages["repair-characters: removed"] == 1
+    assert stages["drop-rare-words: removed"] == 1
+    for stage in ("split-sentences: added", "cut-long-lines: added", "lower-case: changed", "tokenise: changed"):
+        assert stages[stage] > 0
+    data = decoded(tmp_path / "out") + decoded(tmp_path / "out", "valid")
+    assert len(data) == left["train documents"] + left["valid documents"] == 37
+    assert sum(map(len, data)) == left["train lines"] + left["valid lines"]
+    assert all(line == line.lower() for lines in data for line in lines)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Of some documents each, and hashes in several slices."""
+    monkeypatch.setattr(corpus, "BATCH", 4000)
+    monkeypatch.setattr(duplicates, "SLICE", 50)
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if not path.is_dir()}
+
+
+@pytest.fixture
+def whole(text, tmp_path, small_batches):
+    """Arguments, and the files that an uninterrupted run of one process makes."""
+    arguments = [*inputs(text), *SMALL, "--shards", 2, "--max-tokens", 30]
+    prepare(tmp_path / "whole", *arguments)
+    return arguments, files(tmp_path / "whole")
+
+
+def test_the_same_with_more_processes(whole, tmp_path):
+    prepare(tmp_path / "three", *whole[0], "--workers", 3)
+    assert files(tmp_path / "three") == whole[1]
+
+
+def test_killed_again_and_again(whole, tmp_path):
+    """Whatever is killed, whenever, with whatever number of processes, the result is the same."""
+    rng = random.Random(0)
+    statuses, command = [], ["prepare-corpus", *whole[0], tmp_path / "out"]
+    for at in range(8):
+        workers, who = rng.randint(1, 3), rng.choice(["all", "one"])
+        statuses.append(run_killed([*command, "--workers", workers], at, who))
+    assert set(statuses) <= {0, 1, -9} and -9 in statuses  # 1: a worker was killed, and the command says so
+    prepare(tmp_path / "out", *whole[0])
+    assert files(tmp_path / "out") == whole[1]
+
+
+def test_a_vocabulary_is_shared(text, whole, tmp_path):
+    """Two machines with one vocabulary make what fairseq reads as one corpus."""
+    arguments = ["--vocabulary", tmp_path / "whole", "--valid-documents", 2, "--workers", 1]
+    content = prepare(tmp_path / "out", text / "a.txt", *arguments)
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert content["settings"]["vocab_size"] == 130
+
+
+def test_every_line_counts_for_the_vocabulary(tmp_path):
+    """SentencePiece leaves out lines of more than 4,192 bytes: here all paragraphs of Thai, which has no spaces."""
+    letters, rng = "กขคงจชซญดตถทนบปผพมยรลวสห", random.Random(0)
+    thai = ["".join(rng.choices(letters, k=1500)) for _ in range(20)]
+    (tmp_path / "th.txt").write_text("\n\n".join(thai))
+    (tmp_path / "en.txt").write_text(as_text(made_documents(0, 20)))
+    inputs = [f"{language}={tmp_path / language}.txt" for language in ("en", "th")]
+    content = prepare(tmp_path / "out", *inputs, "--vocab-size", 120, "--valid-documents", 2, "--workers", 1)
+    assert content["languages"]["th"]["left"]["train unknown tokens"] == 0
+
+
+def test_escaped_wikipedia_is_characters(tmp_path):
+    """WikiExtractor escapes `&`, `<` and `>`, in elements and in JSON."""
+    lines = [["R&amp;B", f"AT&amp;T said a &lt; b in {number}."] for number in range(60)]
+    elements = ("\n".join(['<doc id="1" title="R&amp;B">', *one, "</doc>\n"]) for one in lines)
+    (tmp_path / "wiki_00").write_text("".join(elements))
+    (tmp_path / "wiki_01").write_text("\n".join(json.dumps({"id": "1", "text": "\n".join(one)}) for one in lines))
+    for name in ("wiki_00", "wiki_01"):
+        prepare(tmp_path / name[-1], tmp_path / name, *SMALL[2:], *OFF, "--vocab-size", 50)
+        documents = decoded(tmp_path / name[-1])
+        assert len(documents) == 57 and documents[5][0] == "R&B" and documents[5][1].startswith("AT&T said a < b in ")
+
+
+def test_done_is_done(text, tmp_path, capsys):
+    prepare(tmp_path / "out", *inputs(text), *SMALL)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    said = capsys.readouterr().out
+    prepare(tmp_path / "out", *inputs(text), *SMALL)
+    assert capsys.readouterr().out == said
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+    sentence = fails(capsys, tmp_path / "out", *inputs(text), *SMALL, "--vocab-size", 140)
+    assert "was begun with vocab_size = 130, not 140" in sentence
+    os.utime(text / "a.txt", (0, 0))
+    assert "was begun with inputs = " in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
+
+
+def test_lines_with_too_many_rare_words_go(tmp_path):
+    lines = ["the cat sat"] * 5 + ["the cat sat the cat sat", "the cat ozymandias", "the cat sat ozymandias", "sat"]
+    (tmp_path / "text.txt").write_text("\n".join([*lines, "", "the cat", "", "the cat"]))
+    prepare(tmp_path / "out", tmp_path / "text.txt", *SMALL[2:], "--valid-documents", 1, "--without", ",".join(STAGES.keys() - {"drop-rare-words"}),
+            "--vocab-size", 22)  # fmt: skip
+    left = [line for lines in decoded(tmp_path / "out") for line in lines]
+    assert "the cat ozymandias" not in left and "the cat sat ozymandias" in left and "sat" in left
+
+
+HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=2, unique=True).map(lambda numbers: np.array(numbers, "<u8"))
+
+
+@settings(deadline=None)
+@given(HASHES, st.randoms(use_true_random=False), st.data())
+def test_the_same_documents_in_any_order(hashes, rng, data):
+    number = data.draw(st.integers(0, len(hashes) - 1))
+    order = list(range(len(hashes)))
+    rng.shuffle(order)
+    none = np.zeros(len(hashes), dtype=bool)
+    marked = held_out(hashes, none, number)
+    assert marked.sum() == number
+    assert (held_out(hashes[order], none, number) == marked[order]).all()
+
+
+def test_a_share_is_at_least_one_document_unless_it_is_none():
+    hashes, none = np.arange(50, dtype="<u8"), np.zeros(50, dtype=bool)
+    assert [held_out(hashes, none, share).sum() for share in (0.0, 0.001, 0.1, 0)] == [0, 1, 5, 0]
+
+
+def test_a_repeated_document_is_never_chosen():
+    hashes = np.array([5, 1, 1], "<u8")
+    assert held_out(hashes, np.array([False, False, True]), 1).tolist() == [False, True, False]
+
+
+def test_something_must_be_left():
+    with pytest.raises(UserError, match="1 of 1 different documents cannot be held out"):
+        held_out(np.array([1, 1], "<u8"), np.array([False, True]), 0.01)
+
+
+JOINED = st.lists(st.integers(1, 2 * SHORT).map(lambda words: " ".join(["w"] * words)))
+
+
+@settings(deadline=None)
+@given(JOINED)
+def test_short_lines_are_joined_and_no_word_is_lost(lines):
+    joined = join(lines)
+    assert " ".join(joined) == " ".join(lines)
+    assert all(len(line.split()) >= SHORT for line in joined[:-1])
+    assert all(len(line.split()) < 3 * SHORT for line in joined)
+
+
+def test_a_heading_and_its_sentence():
+    sentence = " ".join(["word"] * SHORT)
+    assert join(["History.", sentence, sentence, "End."]) == [f"History. {sentence}", sentence, "End."]
+
+
+def test_a_language_without_spaces_has_words_too():
+    sentence = "老房子自一八八五年以来一直矗立在城市的河边，安娜和她的朋友从海上看到它。"
+    assert join([sentence, sentence, "短。", "短。"]) == [sentence, sentence, "短。 短。"]
+    assert join(["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]) == ["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]

@@ -1,0 +1,112 @@
+"""`tupe prepare-qa`: every question accounted for, in pieces that lead back to its answer."""
+
+import json
+import lzma
+
+import numpy as np
+
+from tests.data.conftest import LINES, squad, write_json
+from tupe.cli.main import main
+from tupe.data.manifest import DICTIONARY
+from tupe.data.questions import REPORT, Answer, read
+
+GOOD = squad(
+    (LINES["en"], [("a", " What stands?", "old house"), ("b", "Where?", "New York", "York"), ("c", "", "sea")]),
+    (LINES["zh"], [("d", "哪里？", "城市的河边")]),
+)
+
+
+def prepare(corpus, out, *files, code=0):
+    assert main(["prepare-qa", *map(str, files), str(corpus), str(out), "--workers", "1"]) == code
+
+
+def test_every_question_is_there(corpus, tmp_path, capsys):
+    content = squad(
+        (LINES["en"], [("a", "What?", "old house"), ("moved", "Where?", "New York"), ("none", "?", "")]),
+        ("the river", [("blank", "?", " "), ("unasked", " ", "river")]),
+    )
+    content["data"][0]["paragraphs"][0]["qas"][1]["answers"][0]["answer_start"] += 1
+    path = write_json(tmp_path / "x.json", content)
+    prepare(corpus, tmp_path / "out", f"train={path}", f"valid={path}")
+    printed = capsys.readouterr().out
+    assert "train    5 questions read, 1 kept; 2 contexts of" in printed
+    assert "1 dropped: the answer does not stand at its start" in printed
+    assert "first: 'moved': the answer does not stand at its start" in printed
+    assert "1 dropped: no piece holds the answer" in printed
+    assert "1 dropped: the question is empty" in printed
+    assert "1 dropped: no answer" in printed and "1 without a target: no answer" in printed
+    assert "valid    5 questions read, 5 kept" in printed
+    assert "recovered from pieces: exact match 100.00, F1 100.00" in printed
+    assert np.load(tmp_path / "out/train/examples.npy")[:, 0].tolist() == [0]
+    examples = np.load(tmp_path / "out/valid/examples.npy")
+    assert examples[:, :2].tolist() == [[0, 0], [1, 0], [2, 0], [3, 1], [4, 1]]
+    assert (examples[1:, 2:] == -1).all()
+    assert (tmp_path / "out/valid/questions.json").read_bytes() == path.read_bytes()
+
+
+def test_processes_change_nothing(corpus, tmp_path):
+    path = write_json(tmp_path / "x.json", squad(*((f"{LINES['en']} {i}", [(f"q{i}", "?", "sea")]) for i in range(40))))
+    prepare(corpus, tmp_path / "one", f"train={path}")
+    assert main(["prepare-qa", f"train={path}", str(corpus), str(tmp_path / "two"), "--workers", "2"]) == 0
+    for file in (tmp_path / "one/train").iterdir():
+        assert file.read_bytes() == (tmp_path / "two/train" / file.name).read_bytes(), file.name
+
+
+def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
+    path, out = write_json(tmp_path / "x.json", GOOD), tmp_path / "out"
+    prepare(corpus, out, f"train={path}")
+    before = (out / "train" / REPORT).stat().st_mtime_ns
+    prepare(corpus, out, f"train={path}", f"test-zh={path}")
+    assert (out / "train" / REPORT).stat().st_mtime_ns == before
+    assert json.loads((out / "test-zh" / REPORT).read_text())["language"] == "zh"
+    other = write_json(tmp_path / "other.json", squad((LINES["en"], [("z", "?", "sea")])))
+    prepare(corpus, out, f"train={other}", code=1)
+    assert "was made from x.json" in capsys.readouterr().err
+    prepare(corpus, out, f"train={path}", "--rules", "mlqa", code=1)
+    assert "was begun with rules = squad, not mlqa" in capsys.readouterr().err
+    assert (out / DICTIONARY).read_bytes() == (corpus / DICTIONARY).read_bytes()
+
+
+def test_the_training_questions_as_validation_questions_are_a_warning(corpus, tmp_path, capsys):
+    good = write_json(tmp_path / "x.json", GOOD)
+    prepare(corpus, tmp_path / "out", f"train={good}", f"valid={good}")
+    assert "warning: the valid data are the training data: " in capsys.readouterr().out
+
+
+def test_test_sets_without_answers_can_be_prepared(corpus, tmp_path, capsys):
+    path = write_json(tmp_path / "x.json", squad((LINES["vi"], [("a", "?", "")])))
+    prepare(corpus, tmp_path / "out", f"test-vi={path}")
+    assert "1 without a target: no answer" in capsys.readouterr().out
+
+
+def test_a_language_that_the_vocabulary_cannot_spell(corpus, tmp_path, capsys):
+    """Its share of unknown pieces is told; a run of them is one piece, so that an answer inside has none of its own."""
+    greek = "Το παλιό σπίτι στέκεται δίπλα στο ποτάμι."
+    path = write_json(tmp_path / "x.json", squad((greek, [("a", "?", "σπίτι"), ("b", "?", "ίτι")])))
+    prepare(corpus, tmp_path / "out", f"test-el={path}", f"test-en={write_json(tmp_path / 'en.json', GOOD)}")
+    reports = {name: json.loads((tmp_path / "out" / name / REPORT).read_text()) for name in ("test-el", "test-en")}
+    share = 100 * reports["test-el"]["unknown"] / reports["test-el"]["pieces"]
+    assert share > 40 and reports["test-en"]["unknown"] == 0
+    printed = capsys.readouterr().out
+    assert f" pieces, {share:.2f}% unknown" in printed and " pieces, 0.00% unknown" in printed
+    assert reports["test-el"]["exact_match"] == 50.0
+
+
+def test_a_context_of_a_megabyte(corpus, tmp_path):
+    text = " ".join(f"{LINES['en']} {number}" for number in range(11_000))
+    assert len(text) > 1_000_000
+    path = write_json(tmp_path / "x.json", squad((f"{text} answer.", [("a", "?", "answer")])))
+    prepare(corpus, tmp_path / "out", f"valid={path}")
+
+
+def test_texts_are_as_they_stand(tmp_path):
+    context = "  A\r\nline\tand \u2028 more 😀."
+    content = squad((context, [("a", "  what?", "line"), ("b", "", "")]))
+    for path in (tmp_path / "plain.json", tmp_path / "escaped.json", tmp_path / "packed.json.xz"):
+        text = json.dumps(content, ensure_ascii=path.stem == "escaped").encode()
+        path.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
+        (paragraph,) = read(path)
+        assert paragraph.context == context
+        first, second = paragraph.questions
+        assert (first.text, first.answers) == ("  what?", (Answer("line", context.find("line")),))
+        assert (second.text, second.answers) == ("", ())  # as XTREME keeps answers back

@@ -1,0 +1,158 @@
+"""`tupe prepare-translation`: what fairseq reads is what the files say, and what was left out is counted."""
+
+import gzip
+import json
+import shutil
+import signal
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from tests.data.kills import run_killed
+from tupe.cli.main import main
+from tupe.data.tokenizers import open_tokenizer
+from tupe.data.translation import Settings
+
+WORDS = {"a": "ein", "dog": "Hund", "man": "Mann", "sees": "sieht", "the": "der", "and": "und", "red": "rote"}
+
+
+def pairs(number):
+    """Sentences of which each word has its translation."""
+    words = list(WORDS)
+    source = [" ".join(words[(i * j + j) % len(words)] for j in range(1, 4 + i % 5)) for i in range(number)]
+    return source, [" ".join(WORDS[word] for word in line.split()) for line in source]
+
+
+@pytest.fixture
+def text(tmp_path):
+    """`text("train", source_lines, target_lines)`: writes the two files and returns their prefix."""
+
+    def write(name, source, target, packed=False):
+        for language, side in (("en", source), ("de", target)):
+            content = "".join(f"{line}\n" for line in side).encode()
+            path = tmp_path / "text" / f"{name}.{language}{'.gz' if packed else ''}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(gzip.compress(content) if packed else content)
+        return str(tmp_path / "text" / name)
+
+    return write
+
+
+@pytest.fixture
+def prepare(tmp_path):
+    """`prepare("--train", ...)`: the exit status of the command, which writes to `tmp_path/out`."""
+
+    def run(*options, out="out"):
+        fixed = ["prepare-translation", "en", "de", str(tmp_path / out), "--vocab-size", "60", "--workers", "1"]
+        return main([*fixed, *map(str, options)])
+
+    return run
+
+
+def test_data_are_what_the_files_say(text, prepare, tmp_path, capsys):
+    source, target = pairs(60)
+    source[7], target[9], target[11] = "", "", "ein " * 30
+    valid = (["the dog", "", "a  man"], ["der Hund", "", "ein Mann"])
+    files = text("train", source, target, packed=True), text("valid", *valid), text("test", *valid)
+    assert prepare("--train", files[0], "--valid", files[1], "--test", files[2], files[1], "--max-ratio", 2) == 0
+    out, encode = tmp_path / "out", open_tokenizer(tmp_path / "out/sentencepiece.bpe.model")
+    dropped = (7, 9, 11)
+    expected = {
+        "train": [pair for number, pair in enumerate(zip(source, target)) if number not in dropped],
+        **{split: list(zip(*valid)) for split in ("valid", "test", "test1")},
+    }
+    for split, lines in expected.items():
+        for side, language in enumerate(("en", "de")):
+            dictionary = Dictionary.load(str(out / f"dict.{language}.txt"))
+            found = MMapIndexedDataset(str(out / f"{split}.en-de.{language}"))
+            assert [item.tolist() for item in found] == [[*encode(pair[side]), dictionary.eos()] for pair in lines]
+            spelt = [dictionary.string(item, "sentencepiece") for item in found]
+            assert spelt == [" ".join(pair[side].split()) for pair in lines]
+    assert (out / "dict.en.txt").read_bytes() == (out / "dict.de.txt").read_bytes() == (out / "dict.txt").read_bytes()
+    assert len(Dictionary.load(str(out / "dict.txt"))) == 60
+    assert (out / "text/test.de").read_text() == "der Hund\n\nein Mann\n"
+    counts = json.loads((out / "manifest.json").read_text())["splits"]
+    assert counts["train"]["kept"] == 57
+    assert counts["train"]["empty on one side"] == 2
+    assert counts["train"]["one side more than 2 times as long as the other"] == 1
+    assert counts["valid"]["empty source lines"] == 1
+    assert "57 kept, " in capsys.readouterr().out
+
+
+@pytest.fixture
+def options(text):
+    """What fills a folder."""
+    return ["--train", text("train", *pairs(40)), "--valid", text("valid", *pairs(4))]
+
+
+def test_the_training_data_as_validation_data_is_a_warning(text, prepare, capsys):
+    prefix = text("train", *pairs(40))
+    assert prepare("--train", prefix, "--valid", prefix) == 0
+    assert "warning: the valid data are the training data: " in capsys.readouterr().out
+
+
+def test_escaped_text_is_characters(text, prepare, tmp_path):
+    escaped, plain = "AT&amp;T isn &apos;t a &lt; b &#91; &quot;", "AT&T isn 't a < b [ \""
+    train = text("train", *([*side, escaped] * 3 for side in pairs(40)))
+    test = text("test", [escaped], [escaped])
+    assert prepare("--train", train, "--valid", train, "--test", test, "--max-ratio", 9) == 0
+    assert (tmp_path / "out/text/test.en").read_text() == f"{plain}\n"
+    dictionary = Dictionary.load(str(tmp_path / "out/dict.en.txt"))
+    (item,) = MMapIndexedDataset(str(tmp_path / "out/test.en-de.en"))
+    assert dictionary.string(item, "sentencepiece") == plain
+
+
+def test_a_target_that_is_the_source_is_a_warning(options, text, prepare, capsys):
+    same = text("same", *[pairs(40)[0]] * 2)
+    assert prepare(*options, "--test", same) == 0
+    assert "warning: source and target of test are the same text: a model would" in capsys.readouterr().out
+
+
+def tree(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_again_it_is_there_and_other_inputs_are_refused(options, text, prepare, tmp_path, capsys):
+    assert prepare(*options) == 0
+    assert not (tmp_path / "out/work").exists()
+    before = (tmp_path / "out/train.en-de.en.bin").stat().st_mtime_ns
+    assert prepare(*options) == 0
+    assert (tmp_path / "out/train.en-de.en.bin").stat().st_mtime_ns == before
+    assert prepare(*options, "--max-tokens", 99) == 1
+    assert "out was begun with max_tokens = 250, not 99" in capsys.readouterr().err
+    text("train", *pairs(41))
+    assert prepare(*options) == 1
+    assert "out was begun with files = " in capsys.readouterr().err
+
+
+def test_the_manifest_has_no_path_of_this_machine(options, prepare, tmp_path):
+    assert prepare(*options) == 0
+    assert str(tmp_path) not in (tmp_path / "out/manifest.json").read_text()
+
+
+def test_killed_at_any_file_it_goes_on(options, prepare, tmp_path):
+    assert prepare(*options) == 0
+    whole = tree(tmp_path / "out")
+    command = ["prepare-translation", "en", "de", tmp_path / "out", "--vocab-size", "60", *options, "--workers", 1]
+    for at in (0, 3, 8):
+        shutil.rmtree(tmp_path / "out")
+        assert run_killed(command, at, "all") == -signal.SIGKILL
+        assert prepare(*options, "--workers", 1 + at % 2) == 0
+        assert tree(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (0, 0, "empty on both sides"),
+        (3, 0, "empty on one side"),
+        (10, 11, "longer than 10 tokens"),
+        (2, 4, "one side more than 1.5 times as long as the other"),
+        (2, 3, None),
+        (10, 10, None),
+    ],
+)
+def test_reasons(source, target, reason):
+    settings = Settings(("en", "de"), 60, "bpe", False, 10, 1.5)
+    assert settings.reason(source, target) == settings.reason(target, source) == reason

@@ -1,0 +1,410 @@
+"""Prepare a corpus in five steps. Each writes its file or folder at once, and is passed over if that is there.
+
+    read         the text of all inputs, and a 64-bit hash of each line and document
+    deduplicate  which lines and documents came before
+    clean        what is kept of the text, through the text stages; whole documents are held out for validation
+    vocabulary   SentencePiece's model, trained on a sample, or taken from another corpus
+    encode       fairseq's binary data: tokens without lines of rare words, in one folder, or several (shards)
+
+What only the next steps need is in `OUT/work`. The manifest comes last.
+
+With many languages, each has its own folder in the result. A single language is called "", and its folder is the result
+itself. Repetitions are looked for across all languages, and all share the vocabulary.
+"""
+
+import hashlib
+import math
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import cache, lru_cache, partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from tqdm import tqdm
+
+from tupe.data import tokenizers
+from tupe.data.binary import EOS, writer
+from tupe.data.documents import documents_of
+from tupe.data.duplicates import repeated
+from tupe.data.languages import probabilities
+from tupe.data.manifest import NAME, Content, Counts, Identity, Manifest, Settings, versions
+from tupe.data.parallel import Map, pool
+from tupe.data.text import TextProcessing
+from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
+from tupe.util import UserError, atomic, read_json, run_folder, sha256, write_json
+
+SPLITS = ("train", "valid")
+BATCH = 1 << 18  # characters of text that a process gets at a time
+SHARD_BYTES = 1 << 30  # of cleaned text
+SHORT = 16  # words; a shorter line is joined with the next
+RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare, a line with a larger share of them is dropped
+_PLACES = 1 << 25  # of counts of words
+_TOKENS_A_SYMBOL = 50  # fewer, and most of the vocabulary is hardly ever seen
+# Surrogates, which JSON can spell and which stand for bytes that were not UTF-8, are kept between two steps.
+_UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
+# Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, which have two of them or so.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+_processing, _tokenizer = cache(TextProcessing), cache(open_tokenizer)  # made once in each process
+
+
+def prepare(
+    out: Path, inputs: list[tuple[Path, Identity]], settings: Settings, workers: int, shared: Manifest | None = None
+) -> Content:
+    """Prepare the corpus `out`, or the steps that are left; `shared` is one whose vocabulary is taken.
+
+    Returns:
+        The content of the manifest.
+
+    Raises:
+        UserError: there is too little text, or `out` was begun with other inputs or settings.
+    """
+    identities = tuple(identity for _, identity in inputs)
+    with run_folder(out, {**asdict(settings), "inputs": [asdict(identity) for identity in identities]}):
+        if not (out / NAME).exists():
+            _processing(settings.stages, settings.language)  # raises here if a package is missing
+            work = out / "work"
+            with pool(workers) as map_:
+                was_read = read(work, inputs)
+                deduplicate(work, settings)
+                cleaned = clean(work, settings, map_)
+                model = vocabulary(out, settings, shared)
+                encoded, data = encode(out, settings, model, map_)
+                files = sorted(
+                    str(file.relative_to(out))
+                    for end in ("*.bin", "*.idx", model.name, DICTIONARY)
+                    for file in out.rglob(end)
+                )
+                checksums = dict(zip(files, map_(sha256, (out / file for file in files))))
+            languages = {language: _counts([was_read, cleaned, encoded], [language]) for language in was_read}
+            Content(
+                settings=settings,
+                inputs=identities,
+                data=tuple(data),
+                counts=_counts([was_read, cleaned, encoded], languages),
+                versions=versions(),
+                sizes={file: (out / file).stat().st_size for file in files},
+                checksums=checksums,
+                languages=languages if any(languages) else {},
+            ).write(out / NAME)
+        shutil.rmtree(out / "work", ignore_errors=True)
+    return Content.read(out / NAME)
+
+
+def _counts(steps: list[dict[str, dict[str, int]]], languages: Iterable[str]) -> Counts:
+    """Add up what was read, what the stages did, and what is left, in some of the languages."""
+    was_read, cleaned, encoded = (Counter(), Counter(), Counter())
+    for total, step in zip((was_read, cleaned, encoded), steps):
+        for language in languages:
+            total.update(step[language])
+    stages = {name: number for name, number in (cleaned + encoded).items() if ": " in name}
+    return Counts(dict(was_read), stages, {name: n for name, n in encoded.items() if name.startswith(SPLITS)})
+
+
+def read(work: Path, inputs: list[tuple[Path, Identity]]) -> dict[str, dict[str, int]]:
+    """Write the text of each language, and a hash of each line and document of all; count what was read."""
+    if not (work / "read").exists():
+        counts: dict[str, Counter] = {}
+        with atomic(work / "read") as folder, ExitStack() as stack:
+            folder.mkdir()
+            lines_of, documents_of_, lengths = (
+                stack.enter_context((folder / name).open("wb")) for name in ("lines", "documents", "lengths")
+            )
+            bar = stack.enter_context(_bar("read"))
+            for path, identity in inputs:
+                found = counts.setdefault(identity.language, Counter())
+                with (folder / f"text.{identity.language}").open("ab") as text:
+                    for lines in documents_of(path, identity.book, found):
+                        hashes = b"".join(map(_hash, lines))
+                        lines_of.write(hashes)
+                        documents_of_.write(hashlib.blake2b(hashes, digest_size=8).digest())
+                        lengths.write(np.int64(len(lines)).tobytes())
+                        bar.update(text.write(_as_text(lines)))
+                        found["documents"] += 1
+            write_json(folder / "counts.json", counts)
+    return read_json(work / "read/counts.json")
+
+
+def _hash(line: str) -> bytes:
+    return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
+
+
+def deduplicate(work: Path, settings: Settings) -> None:
+    """Mark the documents and lines that came before, in any language."""
+    for kind in ("documents", "lines"):
+        marks = work / f"repeated.{kind}.npy"
+        if f"deduplicate-{kind}" in settings.stages and not marks.exists():
+            repeated(np.memmap(work / "read" / kind, dtype="<u8", mode="r"), marks)
+
+
+def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
+    """Write what the text stages leave of each language and split, and which words are rare; count what they did."""
+    if not (work / "clean").exists():
+        counts: dict[str, Counter] = {}
+        words = np.zeros(_PLACES, dtype=np.uint32)
+        lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
+        hashes = np.fromfile(work / "read/documents", dtype="<u8")
+        begins = lengths.cumsum() - lengths
+        again = _marks(work / "repeated.documents.npy", len(hashes))
+        lines_again = _marks(work / "repeated.lines.npy", lengths.sum())
+        with atomic(work / "clean") as folder:
+            folder.mkdir()
+            first = 0
+            for language, was_read in read_json(work / "read/counts.json").items():
+                own = slice(first, first := first + was_read["documents"])
+                held = held_out(hashes[own], again[own], settings.valid_documents)
+                counts[language] = did = Counter()
+                documents = zip(_documents(work / f"read/text.{language}", "clean"), begins[own], again[own], held)
+                kept = _kept(documents, lines_again, did)
+                with ExitStack() as stack:
+                    files = {
+                        split: stack.enter_context((folder / f"{split}.{language}").open("wb")) for split in SPLITS
+                    }
+                    for cleaned, places, numbers, more in map_(partial(_clean, settings), _batches(kept)):
+                        np.add.at(words, places, numbers)
+                        did.update(more)
+                        for split, lines in cleaned:
+                            files[split].write(_as_text(lines))
+            np.save(folder / "rare.npy", words < RARE)
+            write_json(folder / "counts.json", counts)
+    return read_json(work / "clean/counts.json")
+
+
+def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.ndarray:
+    """Mark the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
+
+    `hashes` has one a document, and `again` marks documents that came before. `number` says how many to hold out, or as
+    a float their share, which is at least one document unless it is 0.
+
+    Raises:
+        UserError: nothing would be left for training.
+    """
+    new = np.flatnonzero(~again)
+    held = max(round(number * len(new)), int(number > 0)) if isinstance(number, float) else number
+    if held >= len(new):
+        raise UserError(
+            f"{held} of {len(new)} different documents cannot be held out for validation. Set --valid-documents lower, "
+            "or separate documents by empty lines (or use --books)."
+        )
+    valid = np.zeros(len(hashes), dtype=bool)
+    valid[new[np.argsort(hashes[new], kind="stable")[:held]]] = True
+    return valid
+
+
+def _marks(path: Path, number: int) -> np.ndarray:
+    return np.load(path, mmap_mode="r") if path.exists() else np.zeros(number, dtype=bool)
+
+
+def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Iterator[tuple[str, list[str]]]:
+    """Yield the split and the new lines of the documents that did not come before."""
+    for lines, begin, came_before, held in documents:
+        marks = again[begin : begin + len(lines)]
+        if came_before:
+            counts["deduplicate-documents: removed"] += len(lines)
+        else:
+            counts["deduplicate-lines: removed"] += int(marks.sum())
+            yield "valid" if held else "train", [line for line, mark in zip(lines, marks) if not mark]
+
+
+def _clean(settings: Settings, batch: list[tuple[str, list[str]]]) -> tuple:
+    """Return the cleaned documents with their splits, how often words of each place occur, and counts."""
+    processing = _processing(settings.stages, settings.language)
+    cleaned, words, counts = [], Counter(), Counter()
+    for split, lines in batch:
+        lines = processing.document(lines, counts)
+        if lines:
+            cleaned.append((split, lines))
+            words.update(word for line in lines for word in line.split())
+    return cleaned, [*map(_place, words)], [*words.values()], counts
+
+
+def _place(word: str) -> int:
+    """Return where a word is counted. Two words of one place may pass for frequent, a frequent word never for rare."""
+    return crc32(word.encode()) % _PLACES
+
+
+def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
+    """Write the tokenizer and fairseq's dictionary, new ones or another corpus'; return the tokenizer's file."""
+    if shared:
+        shutil.copyfile(shared.dictionary, out / DICTIONARY)
+        return shutil.copyfile(shared.model, out / shared.model.name)
+    if not (out / MODEL).exists():
+        files = {path: path.stat().st_size for path in sorted((out / "work/clean").glob("train.*"))}
+        size = sum(files.values())
+        most = min(size, tokenizers.SAMPLE_BYTES[settings.model_type])
+        note = f"vocabulary: SentencePiece learns {settings.vocab_size:,} subwords"
+        print(f"{note} from {most / 1e6:,.1f} MB of {size / 1e6:,.1f} MB", file=sys.stderr, flush=True)
+        shares = most * probabilities([*files.values()], settings.vocab_alpha) / [*files.values()]
+        sample = (line for path, share in zip(files, shares.tolist()) for line in _sample(path, share))
+        lower_case = "lower-case" in settings.stages
+        tokenizers.train(sample, out / MODEL, settings.vocab_size, settings.model_type, lower_case)
+    tokenizers.write_dictionary(out / MODEL, out / DICTIONARY)
+    return out / MODEL
+
+
+def _sample(path: Path, share: float) -> Iterator[str]:
+    """Yield a share of the lines of a file, or with a share above 1 some of them twice or more."""
+    lines = (line for document in _documents(path) for line in document)
+    for number, line in enumerate(lines):
+        for _ in range(math.ceil(number * share), math.ceil((number + 1) * share)):
+            yield line
+
+
+def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[str, Counter], list[str]]:
+    """Write fairseq's binary data; training documents go to the shards in turn. Return counts, and the shards."""
+    work = out / "work/clean"
+    size = sum(path.stat().st_size for path in work.glob("train.*"))
+    number = settings.shards or -(-size // SHARD_BYTES)
+    shards = [".", *(f"shard{shard}" for shard in range(1, number))]
+    counts, symbols, turn = {}, len(read_symbols(out / DICTIONARY)), count()
+    for language in read_json(work / "counts.json"):
+        counts[language] = did = Counter()
+        for split, folders in (("train", shards), ("valid", shards[:1])):
+            encoded = map_(
+                partial(_encode, settings, model, split), _batches(_documents(work / f"{split}.{language}", "encode"))
+            )
+            with ExitStack() as stack:
+                add = []
+                for documents, more in encoded:
+                    did.update(more)
+                    for document in documents:
+                        shard = next(turn) % number if split == "train" else 0
+                        if document and not add:
+                            prefixes = (out / folder / language / split for folder in folders)
+                            add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
+                        for sequence in document:
+                            add[shard](sequence)
+    for shard in shards[1:]:
+        shutil.copyfile(out / DICTIONARY, out / shard / DICTIONARY)
+    return counts, shards
+
+
+def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
+    """Encode documents: each is its lines, none of more than `max_tokens`, and an empty line, which end in `</s>`."""
+    tokenizer, counts, documents = _tokenizer(model), Counter(), []
+    rare = _rare_words(model.parent / "work/clean/rare.npy")
+    for lines in batch:
+        if "drop-rare-words" in settings.stages:
+            common = [line for line in lines if sum(map(rare, words := line.split())) <= RARE_SHARE * len(words)]
+            counts["drop-rare-words: removed"] += len(lines) - len(common)
+            lines = common
+        if "join-short-sentences" in settings.stages:
+            joined = join(lines)
+            counts["join-short-sentences: removed"] += len(lines) - len(joined)
+            lines = joined
+        sequences = []
+        for line in lines:
+            tokens = tokenizer(line)
+            starts = range(0, len(tokens), settings.max_tokens)
+            sequences += ([*tokens[start : start + settings.max_tokens], EOS] for start in starts)
+            counts[f"{split} words"] += len(line.split())
+            counts[f"{split} characters"] += len(line)
+            counts[f"{split} tokens"] += len(tokens)
+            counts[f"{split} unknown tokens"] += tokens.count(UNKNOWN_NUMBER)
+            counts["no-pieces: removed"] += not starts
+            counts["cut-long-lines: added"] += max(0, len(starts) - 1)
+        counts[f"{split} documents"] += bool(sequences)
+        counts[f"{split} lines"] += len(sequences)
+        documents.append([*sequences, [EOS]] if sequences else [])
+    return documents, counts
+
+
+@cache
+def _rare_words(path: Path) -> Callable[[str], bool]:
+    """Make the function that tells whether a word is rare; the file of a table of fixed size is mapped."""
+    rare = np.load(path, mmap_mode="r")
+    return lru_cache(maxsize=1 << 18)(lambda word: bool(rare[_place(word)]))
+
+
+def join(lines: list[str]) -> list[str]:
+    """Join a line of fewer than `SHORT` words and the next of its document, until the line is long enough.
+
+    Each line of the data ends in `</s>`, and headings would be mostly that.
+    """
+    joined: list[str] = []
+    words = SHORT
+    for line in lines:
+        if words < SHORT:
+            joined[-1] += " " + line
+            words += _words(line)
+        else:
+            joined.append(line)
+            words = _words(line)
+    return joined
+
+
+def _words(line: str) -> int:
+    words = len(line.split())
+    return words if line.isascii() else words + len(_UNSPACED.findall(line)) // 2
+
+
+def _as_text(lines: list[str]) -> bytes:
+    """Return a document in a file between two steps: its lines, then an empty line."""
+    return ("\n".join(lines) + "\n\n").encode(**_UTF8)
+
+
+def _documents(path: Path, step: str = "") -> Iterator[list[str]]:
+    """Yield the documents in a file between two steps; a `step` is shown with its progress."""
+    with path.open(newline="\n", **_UTF8) as file, _bar(step, path.stat().st_size) as bar:
+        lines: list[str] = []
+        for line in file:
+            if line != "\n":
+                lines.append(line[:-1])
+            else:
+                yield lines
+                lines = []
+                bar.update(file.buffer.tell() - bar.n)
+
+
+def _bar(step: str, total: int | None = None) -> tqdm:
+    """Return a bar with MB/s and the time left; in a log, a line a minute."""
+    interval = 0.2 if sys.stderr.isatty() else 60
+    return tqdm(desc=step, total=total, unit="B", unit_scale=True, mininterval=interval, disable=not step)
+
+
+def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:
+    """Return documents in lists of some `BATCH` characters; a document is its lines, or a tuple that ends in them."""
+    batch, size = [], 0
+    for document in documents:
+        batch.append(document)
+        size += sum(map(len, document[-1] if isinstance(document, tuple) else document))
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def report(out: Path, content: Content) -> Iterator[str]:
+    """Yield what was read, what each stage changed, removed and added, and what is left, in all and of a language.
+
+    Lines read, less those removed, with those added, are the lines that are left.
+    """
+    counts = content.counts
+    yield "read: " + ", ".join(f"{number:,} {name}" for name, number in counts.read.items())
+    yield from (f"{name:<40}{number:>12,}" for name, number in sorted(counts.stages.items()))
+    tokens = counts.left["train tokens"]
+    for language, its in {"all": counts, **content.languages}.items():
+        left = Counter(its.left)
+        kept = [f"{left[f'{split} {name}']:,} {name}" for split in SPLITS for name in ("documents", "lines", "tokens")]
+        words, characters, unknown = (max(left[f"train {name}"], 1) for name in ("words", "characters", "tokens"))
+        yield (
+            f"{language}: {', '.join(kept[:3])}; held out {', '.join(kept[3:])}; "
+            f"{left['train tokens'] / words:.2f} tokens a word, {left['train tokens'] / characters:.2f} a character, "
+            f"{100 * left['train unknown tokens'] / unknown:.2f}% unknown"
+        )
+    if tokens < _TOKENS_A_SYMBOL * (symbols := content.settings.vocab_size):
+        fits = max(tokens // _TOKENS_A_SYMBOL // 1000 * 1000, 1000)
+        yield (
+            f"warning: {symbols:,} symbols are many for {tokens:,} tokens: most are seen less than {_TOKENS_A_SYMBOL} "
+            f"times an epoch; prepare the corpus with more text, or --vocab-size {fits}"
+        )
+    yield f"data: {':'.join(str(out / folder) for folder in content.data)}"

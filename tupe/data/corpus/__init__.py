@@ -1,1 +1,0 @@
-"""From text files to the data that fairseq trains on."""

@@ -1,0 +1,210 @@
+"""Text processing before SentencePiece, the same for a corpus and for the tasks that are fine-tuned on it.
+
+`STAGES` lists the stages in the order in which they run; `PROFILES` chooses from them.
+"""
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from html.entities import html5
+from itertools import chain
+from operator import ne
+
+#: Symbols that `special-tokens` puts in place of URLs, e-mail addresses and file names.
+SPECIAL_TOKENS = ("<url>", "<email>", "<file>")
+
+_REFERENCE = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[a-zA-Z]\w*);")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BREAK = re.compile("[\r\n]+")
+_JOINERS = "\u200c\u200d"  # part of words in Persian and the Indic scripts
+_EXTENSIONS = (
+    "7z|avi|bat|bmp|bz2|cfg|cpp|csv|dat|dll|doc|docx|exe|flac|gif|gz|htm|html|ico|ini|iso|jar|jpeg|jpg|json|log|mkv|mov"
+    "|mp3|mp4|mpeg|mpg|odt|ogg|pdf|php|png|ppt|pptx|py|rar|rtf|svg|tar|tex|tgz|tiff|ttf|txt|wav|wma|wmv|xls|xlsx|xml"
+    "|xz|yaml|yml|zip"
+)
+_MAY_BE_SPECIAL = re.compile(r"[.@]\w|://")  # cheap: most lines have none of these inside a word
+# The repetitions are bounded, because a long line of dots would take quadratic time otherwise.
+_PATTERNS = (
+    (re.compile(r"(?i)\b(?:https?|ftps?|file)://[^\s<>\"]*[^\s<>\".,;:!?')\]}]|\bwww\.[^\s<>\"]*[\w/]"), "<url>"),
+    (re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,4}\.[A-Za-z]{2,}\b"), "<email>"),
+    (re.compile(rf"(?i)(?<![\w<])(?:[a-z]:\\|[\\/]|\b)[\w~.+\\/-]{{0,255}}\w\.(?:{_EXTENSIONS})\b(?![\w/])"), "<file>"),
+)
+_SPECIAL = re.compile(f"({'|'.join(SPECIAL_TOKENS)})")
+_LONG_WORD = re.compile(r"\S{257}")
+_STRINGS_KEPT = 200_000  # spaCy keeps every word that it sees
+
+
+def unescape(line: str) -> str:
+    """Put characters in place of `&amp;`, `&lt;`, `&apos;`, `&#91;`, ..., as WikiExtractor and Moses escape them."""
+    return _REFERENCE.sub(_character, line) if "&" in line else line
+
+
+def _character(found: re.Match[str]) -> str:
+    reference = found[0]
+    return html.unescape(reference) if reference[1] == "#" or reference[1:] in html5 else reference
+
+
+def repair(line: str) -> str:
+    """Remove control, private, unassigned and formatting characters; white space becomes single spaces.
+
+    A byte that was not UTF-8 (a surrogate escape of Python's) becomes its character of Windows-1252, which repairs text
+    of mixed encodings. A byte without such a character is removed, and so is U+FFFD, which earlier repairs leave.
+    """
+    line = " ".join(line.split())
+    if line.isprintable() and "\ufffd" not in line:
+        return line
+    return " ".join("".join(map(repaired, line)).split())
+
+
+def repaired(character: str) -> str:
+    """Return what `repair` makes of a character that is not white space: one character, or none."""
+    if "\udc80" <= character <= "\udcff":
+        character = bytes([ord(character) - 0xDC00]).decode("cp1252", errors="ignore")
+    is_text = character in _JOINERS or not (character in "\ufffd" or unicodedata.category(character).startswith("C"))
+    return character if is_text else ""
+
+
+def mark(line: str) -> str:
+    """Put U+FFFD for every byte that was not UTF-8, so that the line can be written; white space as in `repair`."""
+    return _SURROGATE.sub("\ufffd", " ".join(line.split()))
+
+
+def keep_white_space(line: str) -> str:
+    """Put U+FFFD for every byte that was not UTF-8 and spaces for line breaks; keep other white space within."""
+    return _SURROGATE.sub("\ufffd", _BREAK.sub(" ", line)).strip()
+
+
+def special_tokens(line: str) -> str:
+    """Put `<url>`, `<email>` and `<file>` in place of what they stand for."""
+    if _MAY_BE_SPECIAL.search(line):
+        for pattern, token in _PATTERNS:
+            line = pattern.sub(token, line)
+    return line
+
+
+def punctuation(language: str) -> Callable[[str], str]:
+    """Make Moses' normaliser of punctuation for a language."""
+    from sacremoses import MosesPunctNormalizer
+
+    return MosesPunctNormalizer(lang=language).normalize
+
+
+def tokeniser(language: str) -> Callable[[str], str]:
+    """Make Moses' tokeniser for a language, which puts a space between tokens; special tokens stay whole."""
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer(lang=language)
+    for name in ("islower", "isanyalpha"):  # they make a set of all letters at each call: a third of the time
+        setattr(moses, name, lru_cache(maxsize=1 << 16)(getattr(moses, name)))
+
+    def tokenise(line: str) -> str:
+        parts = _SPECIAL.split(line) if "<" in line else [line]
+        tokens = ([part] if part in SPECIAL_TOKENS else moses.tokenize(part, escape=False) for part in parts)
+        return " ".join(chain.from_iterable(tokens))
+
+    return tokenise
+
+
+class Sentences:
+    """spaCy's rules for the sentences of a language, or of any (`xx`); no model is needed."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._load()
+
+    def _load(self) -> None:
+        import spacy
+
+        self._rules = spacy.blank(self._language)
+        self._rules.add_pipe("sentencizer")
+        self._rules.max_length = 1 << 24  # characters: no model takes memory
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Split lines. One with a word of more than 256 characters stays whole: spaCy would take quadratic time."""
+        if len(self._rules.vocab.strings) > _STRINGS_KEPT:
+            self._load()
+        lines = [" ".join(line.split()) for line in lines]
+        documents = self._rules.pipe("" if _LONG_WORD.search(line) else line for line in lines)
+        found = ([one.text for one in document.sents] or [line] for line, document in zip(lines, documents))
+        return [sentence for sentences in found for one in sentences if (sentence := one.strip())]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of the cleaning. One with neither function needs the whole corpus: `tupe.data.corpus` has it."""
+
+    help: str  # for the command line
+    # makes, for a language, a function from a line to a line; an empty line is removed
+    line: Callable[[str], Callable[[str], str]] | None = None
+    # makes, for a language, a function from the lines of a document to other lines
+    document: Callable[[str], Callable[[list[str]], list[str]]] | None = None
+    paper: bool = True  # whether the profile `paper` has it
+    sentencepiece: bool = True  # whether the profile `sentencepiece` has it
+
+
+#: The stage for tokenizers whose pieces have white space in them, such as byte-level ones.
+KEEP_WHITE_SPACE = "keep-white-space"
+REPAIR = "repair-characters"
+STAGES = {
+    "deduplicate-documents": Stage("drop documents that came before"),
+    "deduplicate-lines": Stage("drop lines that came before, in any document"),
+    REPAIR: Stage("repair broken UTF-8, drop control characters", lambda _: repair),
+    KEEP_WHITE_SPACE: Stage("without repair-characters, leave white space as it is", paper=False, sentencepiece=False),
+    "special-tokens": Stage(
+        "URLs, e-mail addresses and file names become special tokens", lambda _: special_tokens, sentencepiece=False
+    ),
+    "normalise-punctuation": Stage("quotes, dashes and spaces as Moses", punctuation, sentencepiece=False),
+    "split-sentences": Stage("one sentence a line, by spaCy's rules", document=Sentences),
+    "tokenise": Stage("split off punctuation as Moses", tokeniser, sentencepiece=False),
+    "lower-case": Stage("lower-case", lambda _: str.lower, sentencepiece=False),
+    "drop-rare-words": Stage("drop lines with too many rare words", sentencepiece=False),
+    "join-short-sentences": Stage("join a short sentence and the next"),
+}
+PROFILES = {
+    profile: [name for name, stage in STAGES.items() if getattr(stage, profile)]
+    for profile in ("paper", "sentencepiece")
+}
+LANGUAGES = {"paper": "en", "sentencepiece": "xx"}  # of the rules
+
+
+class TextProcessing:
+    """The stages that need no more than a document, with the rules of a language; other `STAGES` are passed over."""
+
+    def __init__(self, stages: Iterable[str], language: str) -> None:
+        chosen = {*stages}
+        # what takes the place of `repair-characters` where that is off
+        self._line = {REPAIR: keep_white_space if KEEP_WHITE_SPACE in chosen else mark}
+        self._line |= {name: stage.line(language) for name, stage in STAGES.items() if name in chosen and stage.line}
+        self._document = {name: s.document(language) for name, s in STAGES.items() if name in chosen and s.document}
+
+    def line(self, text: str) -> str:
+        """Apply the stages that go from a line to a line to a text; the result may be empty."""
+        for function in self._line.values():
+            text = function(text)
+        return text
+
+    def around(self, text: str) -> str:
+        """Apply `line` to what stands around each `<mask>` of a text, for users of exported models (its card)."""
+        return " <mask> ".join(map(self.line, text.split("<mask>"))).strip()
+
+    def document(self, lines: list[str], counts: Counter) -> list[str]:
+        """Apply all stages to the lines of a document.
+
+        `counts` gets, for each stage, the lines it `changed`, `removed` (nothing was left of them) and `added`.
+        """
+        for name in STAGES:
+            if name in self._line:
+                new = list(map(self._line[name], lines))
+                counts[f"{name}: changed"] += sum(map(ne, new, lines))
+                new = list(filter(None, new))
+                counts[f"{name}: removed"] += len(lines) - len(new)
+                lines = new
+            elif name in self._document:
+                new = self._document[name](lines)
+                counts[f"{name}: added"] += len(new) - len(lines)
+                lines = new
+        return lines

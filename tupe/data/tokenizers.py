@@ -1,0 +1,204 @@
+"""The SentencePiece model of a corpus, fairseq's dictionary of the same symbols, and tokenizers from text to numbers.
+
+A tokenizer is a SentencePiece model or an imported `tokenizer.json`. A text that spells `<mask>` or another special
+symbol becomes letters or the unknown symbol, because only training puts masks.
+"""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import sentencepiece
+
+from tupe.data.text import SPECIAL_TOKENS
+from tupe.util import atomic
+
+#: Names of the file of a tokenizer in a corpus' folder; the first is the one that fairseq's hub looks for.
+MODEL, JSON = "sentencepiece.bpe.model", "tokenizer.json"
+DICTIONARY = "dict.txt"
+# The symbols with which every dictionary of fairseq begins, and the one that its tasks add. The SentencePiece model has
+# them too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
+UNKNOWN = "<unk>"
+FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
+UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
+MASK = "<mask>"
+#: Text that `train` should get, in bytes: some 1 GB of memory.
+SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
+_THREADS = 16  # a fixed number: with another, sums of floats would come out differently
+_LONGEST = 4192  # SentencePiece leaves out a line of more bytes
+_RESERVED = {0: " ", ord("▅"): " "}  # SentencePiece leaves out a line that has one of these characters
+
+
+def train(
+    lines: Iterable[str],
+    model: Path,
+    vocab_size: int,
+    model_type: str,
+    lower_case: bool,
+    own_symbols: Sequence[str] = (MASK, *SPECIAL_TOKENS),
+) -> None:
+    """Train a SentencePiece model of type `bpe` or `unigram` and write it. Every line counts: long ones are cut.
+
+    `vocab_size` counts `<s> <pad> </s> <unk>` and `own_symbols`, which are taken from the text whole. With `lower_case`
+    the model folds case, so that it knows the pieces of text that is not lower-cased.
+    """
+    bos, pad, eos, unk = range(len(FAIRSEQ_SYMBOLS))
+    with atomic(model, overwrite=True) as part, part.open("wb") as writer:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(piece for line in lines for piece in _cut(line.translate(_RESERVED))),
+            model_writer=writer,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            bos_id=bos,
+            pad_id=pad,
+            eos_id=eos,
+            unk_id=unk,
+            user_defined_symbols=list(own_symbols),
+            normalization_rule_name="nmt_nfkc_cf" if lower_case else "nmt_nfkc",
+            num_threads=_THREADS,
+            minloglevel=2,
+        )
+
+
+def _cut(line: str) -> list[str]:
+    """Cut a line that SentencePiece would leave out, at spaces where there are some."""
+    if 4 * len(line) <= _LONGEST or len(line.encode()) <= _LONGEST:
+        return [line]
+    return textwrap.wrap(line, _LONGEST // 4, break_on_hyphens=False)  # a character has at most 4 bytes
+
+
+def write_dictionary(model: Path, dictionary: Path) -> None:
+    """Write fairseq's `dict.txt`: the pieces, save those that fairseq adds itself.
+
+    fairseq begins a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
+    there twice. SentencePiece has no counts, so each is 1.
+    """
+    listed = (piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK))
+    dictionary.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
+
+
+def read_symbols(dictionary: Path) -> list[str]:
+    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers."""
+    lines = dictionary.read_text(encoding="utf-8").split("\n")
+    return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
+
+
+def symbols(model: Path) -> list[str]:
+    """Return the pieces of a SentencePiece model by their numbers."""
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    return [pieces.id_to_piece(number) for number in range(len(pieces))]
+
+
+class Pieces(NamedTuple):
+    """Pieces `(m,)`: their numbers in fairseq's dictionary, and the characters `[begin, end)` of each.
+
+    A character of which several pieces were made (a sign that stands for a word, a fraction) belongs to all of them; a
+    piece that is only a space has no character.
+    """
+
+    numbers: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+
+    def span(self, first: int, last: int) -> tuple[int, int] | None:
+        """Return the first and last piece that hold the characters `first` to `last`; `None` if no piece does."""
+        begin = int(np.searchsorted(self.end, first, side="right"))  # the first that ends behind `first`
+        end = int(np.searchsorted(self.begin, last, side="right")) - 1
+        return (begin, end) if begin <= end else None
+
+
+class SentencePieceTokenizer:
+    """The tokenizer of a SentencePiece model and a dictionary of its pieces, in any order.
+
+    `symbols` are those of the dictionary, fairseq's `dict.txt`, by their numbers, without `<mask>`.
+    """
+
+    def __init__(self, model: Path, dictionary: Path) -> None:
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
+        self.symbols = read_symbols(dictionary)
+        self._numbers = _numbers(symbols(model), self.symbols)
+        self._blank = self._model.piece_to_id("▁")
+
+    def __call__(self, text: str) -> list[int]:
+        """Return the numbers of a text."""
+        return [self._numbers[piece] for piece in self._model.encode(text)]
+
+    def pieces(self, text: str) -> Pieces:
+        """Return the pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
+        found = self._model.encode(text, return_type="offset_mapping")
+        ids = np.array(found["ids"], dtype=np.int64)
+        span = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2)
+        begin, end = span[:, 0], span[:, 1]
+        filled = np.flatnonzero(end > begin)
+        if not len(filled):
+            return Pieces(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+        # a piece without characters is made of the same ones as the next piece that has some
+        source = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
+        blank = (ids == self._blank) & (end > begin)
+        begin, end = begin[source], end[source]
+        begin[blank] = end[blank]
+        return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
+
+    def decode(self, symbols: list[str]) -> str:
+        """Return the text that symbols of the dictionary spell."""
+        return "".join(symbols).replace("▁", " ").strip()
+
+
+class JsonTokenizer:
+    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it.
+
+    It has the methods of `SentencePieceTokenizer`. The symbols of the `dictionary`, fairseq's `dict.txt`, are names of
+    its pieces.
+    """
+
+    def __init__(self, path: Path, dictionary: Path) -> None:
+        self._tokenizer = open_json(path)
+        self.symbols = read_symbols(dictionary)
+        ids = self._tokenizer.get_vocab(with_added_tokens=False)
+        self._numbers = dict(zip(ids.values(), _numbers(list(ids), self.symbols)))
+
+    def __call__(self, text: str) -> list[int]:
+        return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def pieces(self, text: str) -> Pieces:
+        """Return the pieces of a text; bytes of one character all have that character."""
+        found = self._tokenizer.encode(text, add_special_tokens=False)
+        span = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
+        begin, end = span[:, 0].copy(), span[:, 1]
+        blank = np.array([text[b:e].isspace() for b, e in found.offsets], dtype=bool)
+        begin[blank] = end[blank]
+        return Pieces(np.array([self._numbers[number] for number in found.ids], dtype=np.int64), begin, end)
+
+    def decode(self, symbols: list[str]) -> str:
+        return self._tokenizer.decoder.decode(symbols)
+
+
+#: A tokenizer of either kind.
+Tokenizer = SentencePieceTokenizer | JsonTokenizer
+
+
+def open_json(path: Path):
+    """Open a `tokenizer.json` with the package `tokenizers`."""
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """Open the tokenizer in a file of a corpus' folder, whose `dict.txt` has its symbols."""
+    return (JsonTokenizer if path.name == JSON else SentencePieceTokenizer)(path, path.with_name(DICTIONARY))
+
+
+def _numbers(names: list[str], symbols: list[str]) -> list[int]:
+    """Return the number of each piece in the dictionary; special symbols are unknown, as what it lacks is."""
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    special = {*FAIRSEQ_SYMBOLS, MASK}
+    return [
+        UNKNOWN_NUMBER if name in special or name.startswith("madeupword") else numbers.get(name, UNKNOWN_NUMBER)
+        for name in names
+    ]

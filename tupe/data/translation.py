@@ -1,0 +1,156 @@
+"""From parallel text to the data of fairseq's `translation` task, with one joint SentencePiece model.
+
+SentencePiece is trained on both sides of the training data. Training pairs that are too long or too unequal are left
+out and counted. Validation and test data stay whole, since scores are compared by line numbers; their text is kept
+beside the binary data, `text/test.de`, as the reference of sacreBLEU.
+"""
+
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from tupe.data.binary import EOS, writer
+from tupe.data.documents import open_packed
+from tupe.data.manifest import NAME, versions
+from tupe.data.parallel import Map, batches
+from tupe.data.text import unescape
+from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, train, write_dictionary
+from tupe.util import UserError, read_json, run_folder, sha256, write_json
+
+_BATCH = 1000  # pairs that a process gets at a time
+
+_tokenizer = cache(open_tokenizer)  # made once in each process
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that the result depends on, beside the files."""
+
+    languages: tuple[str, str]  # endings of the source and target files
+    vocab_size: int  # symbols of the joint dictionary, fairseq's own included
+    model_type: str  # SentencePiece's `bpe` or `unigram`
+    lower_case: bool  # fold case in the SentencePiece model; scores are then of lower-cased text
+    max_tokens: int  # the longest side of a training pair that is kept
+    max_ratio: float  # how many times as long as the other a side of a training pair may be
+
+    def reason(self, source: int, target: int) -> str | None:
+        """Return why a pair of these lengths is left out, as Moses' `clean-corpus-n`; `None` if it is kept."""
+        shorter, longer = sorted((source, target))
+        if shorter == 0:
+            return "empty on one side" if longer else "empty on both sides"
+        if longer > self.max_tokens:
+            return f"longer than {self.max_tokens} tokens"
+        if longer > self.max_ratio * shorter:
+            return f"one side more than {self.max_ratio:g} times as long as the other"
+        return None
+
+
+def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_: Map) -> dict:
+    """Make the folder of a translation task, unless it is done.
+
+    The splits are `train`, `valid` and `test`; a second test file becomes `test1`. The prefix `data/train` stands for
+    `data/train.en` and `data/train.de`, which gzip, xz or bzip2 may pack.
+
+    Returns:
+        What `manifest.json` has: `settings`, `files` with the checksums of what was read, and `splits` with counts.
+
+    Raises:
+        UserError: if two files have different numbers of lines, or if `out` was begun with other files or settings.
+    """
+    splits = {
+        f"{split}{number or ''}": [_find(prefix, language) for language in settings.languages]
+        for split, named in prefixes.items()
+        for number, prefix in enumerate(named)
+    }
+    files = {name: {file.name: sha256(file) for file in pair} for name, pair in splits.items()}
+    with run_folder(out, {**asdict(settings), "files": files}):
+        if not (out / NAME).exists():
+            _vocabulary(out, splits["train"], settings)
+            counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
+            record = {"settings": asdict(settings), "files": files, "splits": counts, "versions": versions()}
+            write_json(out / NAME, record)
+    return read_json(out / NAME)
+
+
+def _find(prefix: str, language: str) -> Path:
+    """Find `PREFIX.en`, or a packed one; where there is none, reading `PREFIX.en` will fail."""
+    names = [Path(f"{prefix}.{language}{packed}") for packed in ("", ".gz", ".xz", ".bz2")]
+    return next(filter(Path.is_file, names), names[0])
+
+
+def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of two files in parallel; each run of white space is one space, `&apos;` an apostrophe.
+
+    Raises:
+        UserError: the files have different numbers of lines.
+    """
+    for pair in itertools.zip_longest(_lines(source), _lines(target)):
+        if None in pair:
+            raise UserError(f"{source} and {target} have different numbers of lines.")
+        yield pair
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with open_packed(path) as file:
+        for number, raw in enumerate(file):
+            yield " ".join(unescape(raw.decode("utf-8" if number else "utf-8-sig")).split())
+
+
+def _vocabulary(out: Path, files: list[Path], settings: Settings) -> None:
+    """Train the SentencePiece model, and write one dictionary for both languages."""
+    size = sum(len(line.encode()) for pair in pairs(*files) for line in pair)
+    step = max(1, -(-size // SAMPLE_BYTES[settings.model_type]))  # every how many lines
+    both_sides = itertools.chain.from_iterable(pairs(*files))
+    sample = itertools.islice((line for line in both_sides if line), 0, None, step)
+    train(sample, out / MODEL, settings.vocab_size, settings.model_type, settings.lower_case, ())
+    write_dictionary(out / MODEL, out / DICTIONARY)
+    for language in settings.languages:
+        shutil.copyfile(out / DICTIONARY, out / f"dict.{language}.txt")
+
+
+def _write_split(out: Path, name: str, files: list[Path], settings: Settings, map_: Map) -> dict[str, int]:
+    """Write `train.en-de.en`, `.de`, and of other splits the text itself; return what became of the pairs."""
+    counts: Counter = Counter()
+    (out / "text").mkdir(exist_ok=True)
+    bar = tqdm(pairs(*files), name, leave=False, disable=None, unit=" pairs")
+    encode = partial(_encode, out / MODEL, settings if name == "train" else None)
+    with ExitStack() as stack:
+        languages = "-".join(settings.languages)
+        prefixes = [out / f"{name}.{languages}.{language}" for language in settings.languages]
+        add = [stack.enter_context(writer(prefix, settings.vocab_size)) for prefix in prefixes]
+        texts = [out / "text" / f"{name}.{language}" for language in settings.languages if name != "train"]
+        texts = [stack.enter_context(text.open("w", encoding="utf-8")) for text in texts]
+        for batch, encoded, more in map_(encode, batches(bar, _BATCH)):
+            for pair in encoded:
+                for add_side, side in zip(add, pair):
+                    add_side(side)
+            for text, lines in zip(texts, zip(*batch)):
+                text.writelines(f"{line}\n" for line in lines)
+            counts += more
+    return dict(counts)
+
+
+def _encode(
+    model: Path, settings: Settings | None, batch: list[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
+    """Return a batch, the numbers of its pairs without those that `settings` leave out, and counts."""
+    tokenizer = _tokenizer(model)
+    kept, counts = [], Counter(lines=len(batch), kept=0)
+    for side, lines in zip(("source", "target"), zip(*batch)):
+        counts[f"empty {side} lines"] = lines.count("")
+    for pair in batch:
+        source, target = map(tokenizer, pair)
+        reason = settings and settings.reason(len(source), len(target))
+        counts[reason or "kept"] += 1
+        if not reason:
+            kept.append(([*source, EOS], [*target, EOS]))
+            counts["source pieces"] += len(source)
+            counts["target pieces"] += len(target)
+    return batch, kept, counts

@@ -1,1 +1,0 @@
-"""From parallel text files to the data of fairseq's `translation` task."""

@@ -1,0 +1,165 @@
+"""Windows of contexts that are too long for a model: fairseq's dataset of those of a split, and where pieces count."""
+
+import logging
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from tupe.data.batches import TextWindows
+from tupe.data.questions import EXAMPLES, QUESTIONS, Paragraph, Question, Report, read
+from tupe.data.scores import scores, tokens
+
+logger = logging.getLogger(__name__)
+SPECIAL = 4  # at most: <s> question </s> </s> context </s>
+
+
+def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the windows of many contexts: they start at `0, stride, 2 stride, ...`, and the last one reaches the end.
+
+    Args:
+        tokens: number of tokens of each context, `(N,)`.
+        capacity: largest number of tokens of a window of each context, `(N,)`; at least `stride`.
+        stride: tokens from the start of one window to the next.
+
+    Returns:
+        For each window its context's place in `tokens`, its first piece, and its number of pieces: `(W,)` each.
+    """
+    number = 1 + -(-np.maximum(tokens - capacity, 0) // stride)
+    context = np.repeat(np.arange(len(tokens)), number)
+    start = stride * (np.arange(len(context)) - np.repeat(np.cumsum(number) - number, number))
+    return context, start, np.minimum(capacity[context], tokens[context] - start)
+
+
+@lru_cache(maxsize=1 << 14)
+def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
+    """Mark where each token counts: in the window with the largest `min(left, right) + 0.01 length`.
+
+    `left` and `right` are the tokens before and after it in a window (Devlin et al., 2019, run_squad.py); among equal
+    windows, the first counts.
+
+    Returns:
+        Bool `(windows, capacity)`: whether the piece at a place of a window counts there.
+    """
+    _, starts, lengths = windows(np.array([tokens]), np.array([capacity]), stride)
+    piece = np.arange(tokens)
+    latest = np.minimum(piece // stride, len(starts) - 1)
+    window = latest[:, None] - np.arange(-(-capacity // stride))[::-1]  # (m, all that a piece may be in), rising
+    place, length = piece[:, None] - starts[np.maximum(window, 0)], lengths[np.maximum(window, 0)]
+    around = np.minimum(place, length - 1 - place) + 0.01 * length
+    around[(window < 0) | (place >= length)] = -1
+    best = window[piece, around.argmax(1)]  # (m,)
+    counts = np.zeros((len(starts), capacity), dtype=bool)
+    counts[best, piece - starts[best]] = True
+    return counts
+
+
+class QuestionWindows(TextWindows):
+    """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
+
+    `tupe prepare-qa` made the split's `folder`. `cfg` has `max_positions`, `max_query`, `doc_stride`,
+    `windows_without_answer`, `length_window` and `seed`. One or two `separators` stand between question and context.
+    """
+
+    def __init__(
+        self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0, separators: int = 2
+    ) -> None:
+        super().__init__(cfg, folder.name, dictionary, split_number)
+        self._folder, self._separators = folder, separators
+        self.report = Report.load(folder)
+        self._tokens = tokens(self.report.rules, self.report.language)
+        self._context, self._question = (self._indexed(name) for name in ("context", "question"))
+        self._begins, self._ends = map(self._indexed, ("begin", "end"))
+        examples = np.load(folder / EXAMPLES, allow_pickle=False)
+        self.number, self._place, *target = examples.T  # numbers of the question and paragraph in the file
+        self._asked = np.minimum(self._question.sizes, cfg.max_query)
+        pieces = self._context.sizes[self._place]
+        special = 2 + separators
+        self._capacity = cfg.max_positions - special - self._asked
+        self._example, self._start, self._length = windows(pieces, self._capacity, cfg.doc_stride)
+        first, last = (side[self._example] - self._start for side in target)
+        whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
+        self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
+        answered = len(np.unique(self._example[whole]))
+        logger.info(
+            f"{self.name}: {len(examples):,} questions, {(self._question.sizes > cfg.max_query).sum():,} cut to "
+            f"{cfg.max_query} tokens; {len(whole):,} windows, {(~whole).sum():,} without a whole answer; "
+            f"{len(examples) - answered:,} questions without a whole answer in any window"
+        )
+        if self.training and str(cfg.windows_without_answer) == "drop":
+            for name in ("_example", "_start", "_length", "_target"):
+                setattr(self, name, getattr(self, name)[whole])
+        self.sizes = special + self._asked[self._example] + self._length
+
+    def _indexed(self, name: str) -> MMapIndexedDataset:
+        return MMapIndexedDataset(str(self._folder / name))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        example, begin = self._example[index], self._begin(index)
+        start, length = self._start[index], self._length[index]
+        bos, eos = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
+        question = self._question[example][: self._asked[example]].long()
+        window = self._context[self._place[example]][start : start + length].long()
+        item = {
+            "id": index,
+            "source": torch.cat([bos, question, *[eos] * self._separators, window, eos]),
+            "target": self._target[index] + begin if self._target[index][0] >= 0 else np.zeros(2, dtype=np.int64),
+        }
+        if not self.training:
+            pieces = int(self._context.sizes[self._place[example]])
+            counts = maximum_context(pieces, int(self._capacity[example]), self._cfg.doc_stride)
+            place = self._place[example]
+            filled = (self._begins[place] < self._ends[place]).numpy()[start : start + length]
+            item["may_begin"] = np.flatnonzero(counts[start // self._cfg.doc_stride][:length] & filled) + begin
+            item["context"] = (int(begin), int(begin + length))
+        return item
+
+    def _begin(self, index: int) -> int:
+        """Return where the context begins in a window."""
+        return int(self._asked[self._example[index]]) + self._separators + 1
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, are the places of answers."""
+        batch = super().collater(samples)
+        if not batch:
+            return batch
+        batch["pairs"] = True
+        batch["target"] = torch.from_numpy(np.stack([sample["target"] for sample in samples]))
+        if not self.training:
+            batch["split"] = self.split_number
+            shape = batch["net_input"]["src_tokens"].shape
+            batch["may_begin"], batch["may_end"] = torch.zeros(2, *shape, dtype=torch.bool)
+            for row, sample in enumerate(samples):
+                batch["may_begin"][row, sample["may_begin"]] = True
+                batch["may_end"][row, slice(*sample["context"])] = True
+        return batch
+
+    @cached_property
+    def paragraphs(self) -> list[Paragraph]:
+        """The questions as they were published; read when they are first asked for."""
+        return read(self._folder / QUESTIONS)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """All questions of the split's file."""
+        return [question for paragraph in self.paragraphs for question in paragraph.questions]
+
+    def question_of(self, windows_: list[int]) -> np.ndarray:
+        """Return for each window the number of its question in `questions`."""
+        return self.number[self._example[windows_]]
+
+    def text(self, window: int, first: int, last: int) -> str:
+        """Return the characters of the original context that tokens `first` to `last` of a window stand for."""
+        place = self._place[self._example[window]]
+        context = self.paragraphs[place].context
+        shift = int(self._start[window]) - self._begin(window)
+        begin, end = int(self._begins[place][first + shift]), int(self._ends[place][last + shift])
+        return context[begin:end].strip()
+
+    def scores(self, question: int, text: str) -> tuple[bool, float]:
+        """Compute exact match and F1 of an answer."""
+        return scores(text, (answer.text for answer in self.questions[question].answers), self._tokens)
