@@ -60,5 +60,5 @@ def test_numbers_are_the_dictionarys(model):
 
 
 def test_long_and_reserved_lines_count(tmp_path):
-    train(["ab " * 2000, "c" * 5000, "d▅", "e\0"], tmp_path / MODEL, 22, "unigram", lower_case=False)
+    train(["ab " * 2000, "c" * 5000, "d▅", "e\0"], tmp_path / MODEL, 15, "unigram", lower_case=False)
     assert {*"abcde"} <= {*"".join(symbols(tmp_path / MODEL))}

@@ -136,9 +136,11 @@ def _json_lines(text: io.TextIOWrapper, counts: Counter) -> Iterator[str | None]
 
 def _lines(text: io.TextIOWrapper, counts: Counter, limit: int) -> Iterator[str]:
     """Yield lines without the white space around them; one of more than `limit` characters comes in pieces."""
+    whole = True
     while line := text.readline(limit):
         counts["bytes"] += len(line.encode("utf-8", "surrogateescape"))
         counts["lines"] += 1
-        if len(line) == limit and line[-1] != "\n":
+        if not whole:
             counts["long lines cut"] += 1
+        whole = line.endswith("\n")
         yield line.strip()

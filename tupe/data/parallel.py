@@ -2,11 +2,14 @@
 
 import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
+from multiprocessing.connection import wait
 from typing import Any
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -18,9 +21,8 @@ def pool(workers: int) -> Iterator[Map]:
     if workers == 1:
         yield map
         return
-    # fork: a process starts at once, and nothing that ran in this one is run again; Ctrl-C is for the parent
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), signal.signal, ignore) as executor:
+    # fork: a process starts at once, and nothing that ran in this one is run again
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin) as executor:
 
         def ordered(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
             waiting: deque = deque()
@@ -32,6 +34,17 @@ def pool(workers: int) -> Iterator[Map]:
                 yield waiting.popleft().result()
 
         yield ordered
+
+
+def _begin() -> None:
+    """Leave Ctrl-C to the parent, and end when it is killed: a fork holds the lock of the folder too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
 
 
 def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
