@@ -22,7 +22,7 @@ ROOMS = {
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 21_750, "tests/**/*.py": 20_440, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
+    "tupe/**/*.py": 21_000, "tests/**/*.py": 20_200, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
     "scripts/**/*.sh": 460, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_412,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

@@ -32,11 +32,14 @@ def best_spans(
     ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)
     inside = ends < len(last)
     ends = np.minimum(ends, len(last) - 1)
+
     scores = np.where(inside & may_end[ends], first[begins, None] + last[ends], -np.inf).ravel()
+
     number = min(number, int((scores > -np.inf).sum()))
     if not number:
         return []
     least = np.partition(scores, len(scores) - number)[len(scores) - number]
+
     candidates = np.flatnonzero(scores >= least)
     chosen = candidates[np.argsort(-scores[candidates], kind="stable")][:number]
     return [Span(float(scores[i]), int(begins[i // ends.shape[1]]), int(ends.flat[i])) for i in chosen]

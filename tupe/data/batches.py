@@ -53,6 +53,7 @@ class LengthWindows(FairseqDataset):
         batches = with_last_batch(super().batch_by_size(indices, *args, **kwargs), indices)
         if not self.length_window:
             return batches
+
         in_windows: list[Sequence[int]] = []
         for first in range(0, len(batches), self.length_window):
             window = np.concatenate(batches[first : first + self.length_window])

@@ -39,7 +39,7 @@ from tupe.data.manifest import NAME, Content, Counts, Identity, Manifest, Settin
 from tupe.data.parallel import Map, pool
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
-from tupe.util import UserError, atomic, read_json, run_folder, sha256, write_json
+from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, sha256, write_json
 
 SPLITS = ("train", "valid")
 BATCH = 1 << 18  # characters of text that a process gets at a time
@@ -84,6 +84,7 @@ def prepare(
                     for file in out.rglob(end)
                 )
                 checksums = dict(zip(files, map_(sha256, (out / file for file in files))))
+
             languages = {language: _counts([was_read, cleaned, encoded], [language]) for language in was_read}
             Content(
                 settings=settings,
@@ -101,12 +102,18 @@ def prepare(
 
 def _counts(steps: list[dict[str, dict[str, int]]], languages: Iterable[str]) -> Counts:
     """Add up what was read, what the stages did, and what is left, in some of the languages."""
-    was_read, cleaned, encoded = (Counter(), Counter(), Counter())
-    for total, step in zip((was_read, cleaned, encoded), steps):
+    totals = []
+    for step in steps:
+        total: Counter = Counter()
         for language in languages:
             total.update(step[language])
-    stages = {name: number for name, number in (cleaned + encoded).items() if ": " in name}
-    return Counts(dict(was_read), stages, {name: n for name, n in encoded.items() if name.startswith(SPLITS)})
+        totals.append(total)
+    was_read, cleaned, encoded = totals
+    return Counts(
+        read=dict(was_read),
+        stages={name: number for name, number in (cleaned + encoded).items() if ": " in name},
+        left={name: number for name, number in encoded.items() if name.startswith(SPLITS)},
+    )
 
 
 def read(work: Path, inputs: list[tuple[Path, Identity]]) -> dict[str, dict[str, int]]:
@@ -115,25 +122,28 @@ def read(work: Path, inputs: list[tuple[Path, Identity]]) -> dict[str, dict[str,
         counts: dict[str, Counter] = {}
         with atomic(work / "read") as folder, ExitStack() as stack:
             folder.mkdir()
-            lines_of, documents_of_, lengths = (
-                stack.enter_context((folder / name).open("wb")) for name in ("lines", "documents", "lengths")
-            )
+            line_hashes = stack.enter_context((folder / "lines").open("wb"))
+            document_hashes = stack.enter_context((folder / "documents").open("wb"))
+            lengths = stack.enter_context((folder / "lengths").open("wb"))
+
             bar = stack.enter_context(_bar("read"))
             for path, identity in inputs:
                 found = counts.setdefault(identity.language, Counter())
                 with (folder / f"text.{identity.language}").open("ab") as text:
                     for lines in documents_of(path, identity.book, found):
                         hashes = b"".join(map(_hash, lines))
-                        lines_of.write(hashes)
-                        documents_of_.write(hashlib.blake2b(hashes, digest_size=8).digest())
+                        line_hashes.write(hashes)
+                        document_hashes.write(hashlib.blake2b(hashes, digest_size=8).digest())
                         lengths.write(np.int64(len(lines)).tobytes())
                         bar.update(text.write(_as_text(lines)))
                         found["documents"] += 1
+
             write_json(folder / "counts.json", counts)
     return read_json(work / "read/counts.json")
 
 
 def _hash(line: str) -> bytes:
+    """Return the 64-bit hash of a line, whatever its white space is."""
     return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
 
 
@@ -153,8 +163,10 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
         lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
         hashes = np.fromfile(work / "read/documents", dtype="<u8")
         begins = lengths.cumsum() - lengths
+
         again = _marks(work / "repeated.documents.npy", len(hashes))
         lines_again = _marks(work / "repeated.lines.npy", lengths.sum())
+
         with atomic(work / "clean") as folder:
             folder.mkdir()
             first = 0
@@ -163,6 +175,7 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
                 held = held_out(hashes[own], again[own], settings.valid_documents)
                 counts[language] = did = Counter()
                 documents = zip(_documents(work / f"read/text.{language}", "clean"), begins[own], again[own], held)
+
                 kept = _kept(documents, lines_again, did)
                 with ExitStack() as stack:
                     files = {
@@ -173,6 +186,7 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
                         did.update(more)
                         for split, lines in cleaned:
                             files[split].write(_as_text(lines))
+
             np.save(folder / "rare.npy", words < RARE)
             write_json(folder / "counts.json", counts)
     return read_json(work / "clean/counts.json")
@@ -200,6 +214,7 @@ def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.n
 
 
 def _marks(path: Path, number: int) -> np.ndarray:
+    """Return the marks in a file, or none where the stage is off."""
     return np.load(path, mmap_mode="r") if path.exists() else np.zeros(number, dtype=bool)
 
 
@@ -242,6 +257,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
         most = min(size, tokenizers.SAMPLE_BYTES[settings.model_type])
         note = f"vocabulary: SentencePiece learns {settings.vocab_size:,} subwords"
         print(f"{note} from {most / 1e6:,.1f} MB of {size / 1e6:,.1f} MB", file=sys.stderr, flush=True)
+
         shares = most * probabilities([*files.values()], settings.vocab_alpha) / [*files.values()]
         sample = (line for path, share in zip(files, shares.tolist()) for line in _sample(path, share))
         lower_case = "lower-case" in settings.stages
@@ -260,31 +276,41 @@ def _sample(path: Path, share: float) -> Iterator[str]:
 
 def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[str, Counter], list[str]]:
     """Write fairseq's binary data; training documents go to the shards in turn. Return counts, and the shards."""
-    work = out / "work/clean"
-    size = sum(path.stat().st_size for path in work.glob("train.*"))
+    cleaned = out / "work/clean"
+    size = sum(path.stat().st_size for path in cleaned.glob("train.*"))
     number = settings.shards or -(-size // SHARD_BYTES)
     shards = [".", *(f"shard{shard}" for shard in range(1, number))]
-    counts, symbols, turn = {}, len(read_symbols(out / DICTIONARY)), count()
-    for language in read_json(work / "counts.json"):
+
+    symbols = len(read_symbols(out / DICTIONARY))
+    counts = {}
+    turn = count()
+    for language in read_json(cleaned / "counts.json"):
         counts[language] = did = Counter()
-        for split, folders in (("train", shards), ("valid", shards[:1])):
-            encoded = map_(
-                partial(_encode, settings, model, split), _batches(_documents(work / f"{split}.{language}", "encode"))
-            )
-            with ExitStack() as stack:
-                add = []
-                for documents, more in encoded:
-                    did.update(more)
-                    for document in documents:
-                        shard = next(turn) % number if split == "train" else 0
-                        if document and not add:
-                            prefixes = (out / folder / language / split for folder in folders)
-                            add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
-                        for sequence in document:
-                            add[shard](sequence)
+        for split in SPLITS:
+            folders = [out / shard / language for shard in (shards if split == "train" else shards[:1])]
+            documents = _batches(_documents(cleaned / f"{split}.{language}", "encode"))
+            encoded = map_(partial(_encode, settings, model, split), documents)
+            _write(encoded, [folder / split for folder in folders], symbols, turn, did)
+
     for shard in shards[1:]:
         shutil.copyfile(out / DICTIONARY, out / shard / DICTIONARY)
     return counts, shards
+
+
+def _write(encoded: Iterable[tuple], prefixes: list[Path], symbols: int, turn: Iterator[int], counts: Counter) -> None:
+    """Write encoded documents to several data sets in turn, none of them before the first document."""
+    with ExitStack() as stack:
+        add = []
+        for documents, more in encoded:
+            counts.update(more)
+            for document in documents:
+                shard = next(turn) % len(prefixes) if len(prefixes) > 1 else 0
+                if document and not add:
+                    for prefix in prefixes:
+                        remove_parts(prefix.parent)  # of a process that was killed
+                        add.append(stack.enter_context(writer(prefix, symbols)))
+                for sequence in document:
+                    add[shard](sequence)
 
 
 def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
@@ -293,13 +319,16 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
     rare = _rare_words(model.parent / "work/clean/rare.npy")
     for lines in batch:
         if "drop-rare-words" in settings.stages:
-            common = [line for line in lines if sum(map(rare, words := line.split())) <= RARE_SHARE * len(words)]
+            in_words = ((line, line.split()) for line in lines)
+            common = [line for line, words in in_words if sum(map(rare, words)) <= RARE_SHARE * len(words)]
             counts["drop-rare-words: removed"] += len(lines) - len(common)
             lines = common
+
         if "join-short-sentences" in settings.stages:
             joined = join(lines)
             counts["join-short-sentences: removed"] += len(lines) - len(joined)
             lines = joined
+
         sequences = []
         for line in lines:
             tokens = tokenizer(line)
@@ -311,6 +340,7 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
             counts[f"{split} unknown tokens"] += tokens.count(UNKNOWN_NUMBER)
             counts["no-pieces: removed"] += not starts
             counts["cut-long-lines: added"] += max(0, len(starts) - 1)
+
         counts[f"{split} documents"] += bool(sequences)
         counts[f"{split} lines"] += len(sequences)
         documents.append([*sequences, [EOS]] if sequences else [])
@@ -342,6 +372,7 @@ def join(lines: list[str]) -> list[str]:
 
 
 def _words(line: str) -> int:
+    """Count words, two characters to a word where a script has no spaces."""
     words = len(line.split())
     return words if line.isascii() else words + len(_UNSPACED.findall(line)) // 2
 
@@ -391,16 +422,13 @@ def report(out: Path, content: Content) -> Iterator[str]:
     counts = content.counts
     yield "read: " + ", ".join(f"{number:,} {name}" for name, number in counts.read.items())
     yield from (f"{name:<40}{number:>12,}" for name, number in sorted(counts.stages.items()))
+
     tokens = counts.left["train tokens"]
     for language, its in {"all": counts, **content.languages}.items():
-        left = Counter(its.left)
-        kept = [f"{left[f'{split} {name}']:,} {name}" for split in SPLITS for name in ("documents", "lines", "tokens")]
-        words, characters, unknown = (max(left[f"train {name}"], 1) for name in ("words", "characters", "tokens"))
-        yield (
-            f"{language}: {', '.join(kept[:3])}; held out {', '.join(kept[3:])}; "
-            f"{left['train tokens'] / words:.2f} tokens a word, {left['train tokens'] / characters:.2f} a character, "
-            f"{100 * left['train unknown tokens'] / unknown:.2f}% unknown"
-        )
+        unknown = 100 * its.left["train unknown tokens"] / max(its.left["train tokens"], 1)
+        kept = ", ".join(f"{number:,} {name}" for name, number in its.left.items())
+        yield f"{language}: {kept}; {unknown:.2f}% unknown"
+
     if tokens < _TOKENS_A_SYMBOL * (symbols := content.settings.vocab_size):
         fits = max(tokens // _TOKENS_A_SYMBOL // 1000 * 1000, 1000)
         yield (

@@ -59,6 +59,7 @@ def _language(name: Path) -> tuple[str, Path]:
 
 
 def _files(name: Path) -> list[Path]:
+    """List a file, or the text files in a folder and below it."""
     if not name.is_dir():
         return [name]
     paths = (Path(folder, file) for folder, _, files in os.walk(name, followlinks=True) for file in files)
@@ -66,6 +67,7 @@ def _files(name: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
+    """Tell by its name whether a file in a folder is text."""
     return _TEXT.fullmatch(path.name) is not None and not path.name.startswith(".")
 
 
@@ -123,6 +125,7 @@ def _text(path: Path, book: bool, counts: Counter) -> Iterator[str | None]:
 
 
 def _json_lines(text: io.TextIOWrapper, counts: Counter) -> Iterator[str | None]:
+    """Yield the lines of each record, and None at its end."""
     for line in _lines(text, counts, JSON_LINE_CHARACTERS):
         try:
             lines = json.loads(line)["text"].split("\n")

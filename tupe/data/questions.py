@@ -248,10 +248,12 @@ def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, st
         folder.mkdir()
         with open_packed(path) as packed, (folder / QUESTIONS).open("wb") as plain:
             shutil.copyfileobj(packed, plain)
+
         encode = partial(_encode, corpus.folder, about["rules"], about["language"])
         symbols = len(read_symbols(corpus.dictionary))
         examples, counts, reasons, first = _write(split, read(path), symbols, encode, folder, map_)
         np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
+
         found = max(counts["targets"], 1)
         report = Report(
             **about,
@@ -283,8 +285,10 @@ def _write(
     sizes = {"context": symbols, "question": symbols, "begin": _CHARACTERS, "end": _CHARACTERS}
     with ExitStack() as stack:
         add = {name: stack.enter_context(writer(folder / name, size)) for name, size in sizes.items()}
+
         encoded = chain.from_iterable(map_(encode, batches(paragraphs, _BATCH)))
         bar = tqdm(encoded, split, len(paragraphs), leave=False, disable=None, unit=" paragraphs")
+
         for place, paragraph in enumerate(bar):
             for name, values in zip(("context", "begin", "end"), paragraph.context):
                 add[name](values)
@@ -301,11 +305,13 @@ def _write(
 
 
 def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> list[Encoded]:
+    """Encode some paragraphs in a process of the pool."""
     encoder, split = encoder_of(corpus), tokens(rules, language)
     return [_paragraph(encoder, split, paragraph) for paragraph in batch]
 
 
 def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded:
+    """Encode a paragraph, and find the pieces of each answer."""
     context = encoder(paragraph.context)
     questions = []
     unknown = int((context.numbers == UNKNOWN_NUMBER).sum())
@@ -315,10 +321,12 @@ def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded
         target, reason = _target(paragraph.context, context, question)
         if target is not None and not len(pieces):
             target, reason = None, "the question is empty"
+
         if target is not None:
             text = paragraph.context[context.begin[target[0]] : context.end[target[1]]].strip()
             exact, f1 = scores(text, (answer.text for answer in question.answers), split)
             counts.update(exact=int(exact), f1=f1, targets=1, long=int(target[1] - target[0] >= LONG))
+
         questions.append((pieces, target or (-1, -1), reason))
     return Encoded(context, questions, counts)
 
@@ -327,10 +335,12 @@ def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int
     """Return the first and last piece of the first answer, or why there are none."""
     if not question.answers:
         return None, "no answer"
+
     answer = question.answers[0]
     text = answer.text
     if answer.start < 0 or context[answer.start : answer.start + len(text)] != text:
         return None, "the answer does not stand at its start"
+
     begin = answer.start + len(text) - len(text.lstrip())
     span = pieces.span(begin, answer.start + len(text.rstrip()) - 1) if text.strip() else None
     return (span, "") if span else (None, "no piece holds the answer")

@@ -131,19 +131,17 @@ class SentencePieceTokenizer:
         ids = np.array(found["ids"], dtype=np.int64)
         span = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2)
         begin, end = span[:, 0], span[:, 1]
+
         filled = np.flatnonzero(end > begin)
         if not len(filled):
             return Pieces(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
         # a piece without characters is made of the same ones as the next piece that has some
         source = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
+
         blank = (ids == self._blank) & (end > begin)
         begin, end = begin[source], end[source]
         begin[blank] = end[blank]
         return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
-
-    def decode(self, symbols: list[str]) -> str:
-        """Return the text that symbols of the dictionary spell."""
-        return "".join(symbols).replace("▁", " ").strip()
 
 
 class JsonTokenizer:
@@ -172,6 +170,7 @@ class JsonTokenizer:
         return Pieces(np.array([self._numbers[number] for number in found.ids], dtype=np.int64), begin, end)
 
     def decode(self, symbols: list[str]) -> str:
+        """Return the text that symbols of the dictionary spell."""
         return self._tokenizer.decoder.decode(symbols)
 
 

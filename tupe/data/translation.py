@@ -98,6 +98,7 @@ def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, which may be packed."""
     with open_packed(path) as file:
         for number, raw in enumerate(file):
             yield " ".join(unescape(raw.decode("utf-8" if number else "utf-8-sig")).split())
@@ -106,6 +107,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _vocabulary(out: Path, files: list[Path], settings: Settings) -> None:
     """Train the SentencePiece model, and write one dictionary for both languages."""
     size = sum(len(line.encode()) for pair in pairs(*files) for line in pair)
+
     step = max(1, -(-size // SAMPLE_BYTES[settings.model_type]))  # every how many lines
     both_sides = itertools.chain.from_iterable(pairs(*files))
     sample = itertools.islice((line for line in both_sides if line), 0, None, step)
@@ -121,12 +123,14 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
     (out / "text").mkdir(exist_ok=True)
     bar = tqdm(pairs(*files), name, leave=False, disable=None, unit=" pairs")
     encode = partial(_encode, out / MODEL, settings if name == "train" else None)
+
     with ExitStack() as stack:
         languages = "-".join(settings.languages)
         prefixes = [out / f"{name}.{languages}.{language}" for language in settings.languages]
         add = [stack.enter_context(writer(prefix, settings.vocab_size)) for prefix in prefixes]
         texts = [out / "text" / f"{name}.{language}" for language in settings.languages if name != "train"]
         texts = [stack.enter_context(text.open("w", encoding="utf-8")) for text in texts]
+
         for batch, encoded, more in map_(encode, batches(bar, _BATCH)):
             for pair in encoded:
                 for add_side, side in zip(add, pair):
@@ -145,6 +149,7 @@ def _encode(
     kept, counts = [], Counter(lines=len(batch), kept=0)
     for side, lines in zip(("source", "target"), zip(*batch)):
         counts[f"empty {side} lines"] = lines.count("")
+
     for pair in batch:
         source, target = map(tokenizer, pair)
         reason = settings and settings.reason(len(source), len(target))

@@ -46,12 +46,15 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
         Bool `(windows, capacity)`: whether the piece at a place of a window counts there.
     """
     _, starts, lengths = windows(np.array([tokens]), np.array([capacity]), stride)
+
     piece = np.arange(tokens)
     latest = np.minimum(piece // stride, len(starts) - 1)
     window = latest[:, None] - np.arange(-(-capacity // stride))[::-1]  # (m, all that a piece may be in), rising
+
     place, length = piece[:, None] - starts[np.maximum(window, 0)], lengths[np.maximum(window, 0)]
     around = np.minimum(place, length - 1 - place) + 0.01 * length
     around[(window < 0) | (place >= length)] = -1
+
     best = window[piece, around.argmax(1)]  # (m,)
     counts = np.zeros((len(starts), capacity), dtype=bool)
     counts[best, piece - starts[best]] = True
@@ -74,22 +77,26 @@ class QuestionWindows(TextWindows):
         self._tokens = tokens(self.report.rules, self.report.language)
         self._context, self._question = (self._indexed(name) for name in ("context", "question"))
         self._begins, self._ends = map(self._indexed, ("begin", "end"))
+
         examples = np.load(folder / EXAMPLES, allow_pickle=False)
         self.number, self._place, *target = examples.T  # numbers of the question and paragraph in the file
+
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
         pieces = self._context.sizes[self._place]
         special = 2 + separators
         self._capacity = cfg.max_positions - special - self._asked
         self._example, self._start, self._length = windows(pieces, self._capacity, cfg.doc_stride)
+
         first, last = (side[self._example] - self._start for side in target)
         whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
         self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
-        answered = len(np.unique(self._example[whole]))
+
+        lost = len(examples) - len(np.unique(self._example[whole]))
         logger.info(
-            f"{self.name}: {len(examples):,} questions, {(self._question.sizes > cfg.max_query).sum():,} cut to "
-            f"{cfg.max_query} tokens; {len(whole):,} windows, {(~whole).sum():,} without a whole answer; "
-            f"{len(examples) - answered:,} questions without a whole answer in any window"
+            f"{self.name}: {len(examples):,} questions in {len(whole):,} windows; {lost:,} questions without a whole "
+            "answer in any window"
         )
+
         if self.training and str(cfg.windows_without_answer) == "drop":
             for name in ("_example", "_start", "_length", "_target"):
                 setattr(self, name, getattr(self, name)[whole])
@@ -101,14 +108,17 @@ class QuestionWindows(TextWindows):
     def __getitem__(self, index: int) -> dict[str, Any]:
         example, begin = self._example[index], self._begin(index)
         start, length = self._start[index], self._length[index]
+
         bos, eos = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
         question = self._question[example][: self._asked[example]].long()
         window = self._context[self._place[example]][start : start + length].long()
+
         item = {
             "id": index,
             "source": torch.cat([bos, question, *[eos] * self._separators, window, eos]),
             "target": self._target[index] + begin if self._target[index][0] >= 0 else np.zeros(2, dtype=np.int64),
         }
+
         if not self.training:
             pieces = int(self._context.sizes[self._place[example]])
             counts = maximum_context(pieces, int(self._capacity[example]), self._cfg.doc_stride)
@@ -127,6 +137,7 @@ class QuestionWindows(TextWindows):
         batch = super().collater(samples)
         if not batch:
             return batch
+
         batch["pairs"] = True
         batch["target"] = torch.from_numpy(np.stack([sample["target"] for sample in samples]))
         if not self.training:

@@ -88,6 +88,7 @@ def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = F
                 continue
             report.kept += 1
             yield Row(tuple(fields[name] for name in task.texts), label)
+
     usable = report.read - report.dropped - report.empty
     if split.rows and not partial and not 0.9 * split.rows <= usable <= 1.1 * split.rows:
         raise UserError(
@@ -150,7 +151,9 @@ def prepare(
     found = [(task, files_of(task, glue)) for task in tasks]  # all, before the first is written
     for task, files in found:
         folder = out / task.name
-        named = {s.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for s, path in files.items()}
+        named = {
+            split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()
+        }
         made_of = {"files": named, **corpus.described()}
         content = Content(**read_json(folder / MANIFEST)) if (folder / MANIFEST).is_file() else None
         if content is None or content.made_of != made_of:
@@ -173,6 +176,7 @@ def _write_split(
     found = rows(path, task, split, report, any_size)
     bar = tqdm(found, f"{task.name} {split.name}", split.rows or None, leave=False, disable=None, unit=" rows")
     encoded = map_(partial(_encode, corpus.folder), batches(bar, _BATCH))
+
     number_of = {name: number for number, name in enumerate(task.classes, len(FAIRSEQ_SYMBOLS))}
     symbols = len(read_symbols(corpus.dictionary))
     (folder / "label").mkdir(parents=True, exist_ok=True)
@@ -187,6 +191,7 @@ def _write_split(
             label = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
         elif split.labelled:  # numbers are not binarised
             scores = stack.enter_context((folder / f"label/{split.name}.label").open("w"))
+
         for row in (row for batch in encoded for row in batch):
             for add, tokens in zip(texts, row.texts):
                 add([*tokens, EOS])
@@ -198,6 +203,7 @@ def _write_split(
 
 
 def _write_dictionaries(folder: Path, task: Task, corpus: Manifest) -> None:
+    """Write `dict.txt` of the texts and of the classes."""
     for number in range(len(task.texts)):
         shutil.copyfile(corpus.dictionary, folder / f"input{number}" / DICTIONARY)
     if task.classes:  # for files without labels too: it names the classes of predictions
