@@ -16,7 +16,7 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1110, "attention": 1830, "checkpoints": 3116, "cli": 1510, "criterions": 600, "data": 2730,
+    "analysis": 1110, "attention": 1830, "checkpoints": 3116, "cli": 1510, "criterions": 600, "data": 2765,
     "experiments": 1392, "inference": 270, "models": 2565, "optim": 410, "patches": 1133,
     "position": 1920, "tasks": 413, "transformers": 1190, "": 640,
 }  # fmt: skip

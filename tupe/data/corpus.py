@@ -117,7 +117,14 @@ def _counts(steps: list[dict[str, dict[str, int]]], languages: Iterable[str]) ->
 
 
 def read(work: Path, inputs: list[tuple[Path, Identity]]) -> dict[str, dict[str, int]]:
-    """Write the text of each language, and a hash of each line and document of all; count what was read."""
+    """Write the text of each language, and hashes.
+
+    `work/read` gets, of all languages one after the other, the 64-bit hashes of all `lines` and `documents` and the
+    `lengths` of the documents in lines; of each language its `text`; and `counts.json`.
+
+    Returns:
+        What was read of each language: bytes, lines, documents, and lines that are in no document, by the reason.
+    """
     if not (work / "read").exists():
         counts: dict[str, Counter] = {}
         with atomic(work / "read") as folder, ExitStack() as stack:
@@ -148,7 +155,10 @@ def _hash(line: str) -> bytes:
 
 
 def deduplicate(work: Path, settings: Settings) -> None:
-    """Mark the documents and lines that came before, in any language."""
+    """Mark the documents and lines that came before, in any language.
+
+    `work` gets `repeated.documents.npy` and `repeated.lines.npy`, one bool for each, if their stage is on.
+    """
     for kind in ("documents", "lines"):
         marks = work / f"repeated.{kind}.npy"
         if f"deduplicate-{kind}" in settings.stages and not marks.exists():
@@ -156,7 +166,14 @@ def deduplicate(work: Path, settings: Settings) -> None:
 
 
 def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
-    """Write what the text stages leave of each language and split, and which words are rare; count what they did."""
+    """Run what is kept through the text stages, and count words.
+
+    `work/clean` gets the text of each split and language; `rare.npy`, which tells for each place of a word whether
+    its words are rare; and `counts.json`.
+
+    Returns:
+        What each stage changed, removed and added in each language.
+    """
     if not (work / "clean").exists():
         counts: dict[str, Counter] = {}
         words = np.zeros(_PLACES, dtype=np.uint32)
@@ -275,7 +292,11 @@ def _sample(path: Path, share: float) -> Iterator[str]:
 
 
 def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[str, Counter], list[str]]:
-    """Write fairseq's binary data; training documents go to the shards in turn. Return counts, and the shards."""
+    """Write fairseq's binary data. Training documents go to the shards in turn.
+
+    Returns:
+        What is left of each language: documents, lines, words, characters, tokens. And the folders of the shards.
+    """
     cleaned = out / "work/clean"
     size = sum(path.stat().st_size for path in cleaned.glob("train.*"))
     number = settings.shards or -(-size // SHARD_BYTES)
@@ -430,9 +451,9 @@ def report(out: Path, content: Content) -> Iterator[str]:
         yield f"{language}: {kept}; {unknown:.2f}% unknown"
 
     if tokens < _TOKENS_A_SYMBOL * (symbols := content.settings.vocab_size):
-        fits = max(tokens // _TOKENS_A_SYMBOL // 1000 * 1000, 1000)
         yield (
             f"warning: {symbols:,} symbols are many for {tokens:,} tokens: most are seen less than {_TOKENS_A_SYMBOL} "
-            f"times an epoch; prepare the corpus with more text, or --vocab-size {fits}"
+            f"times an epoch; prepare the corpus with more text, or --vocab-size {tokens // _TOKENS_A_SYMBOL}"
         )
+
     yield f"data: {':'.join(str(out / folder) for folder in content.data)}"

@@ -99,6 +99,7 @@ class Content:
 
     @classmethod
     def read(cls, path: Path) -> "Content":
+        """Read a manifest without looking at the files beside it."""
         record = read_json(path)
         del record["version"]
         record["settings"] = Settings(**record["settings"])
@@ -110,6 +111,7 @@ class Content:
         return cls(**record)
 
     def write(self, path: Path) -> None:
+        """Write the manifest, in place of an earlier one."""
         write_json(path, {"version": self.version, **asdict(self)})
 
 
@@ -144,6 +146,7 @@ class Manifest:
         return {name: self.content.checksums[name] for name in (self.model.name, DICTIONARY)}
 
     def tokenizer(self) -> Tokenizer:
+        """Open the tokenizer of the corpus."""
         return open_tokenizer(self.model)
 
     @property
@@ -156,4 +159,5 @@ class Manifest:
         return {"corpus": self.vocabulary(), "text": {"stages": list(settings.stages), "language": settings.language}}
 
     def text_processing(self) -> TextProcessing:
+        """Return the text stages of the corpus, for other texts."""
         return TextProcessing(self.content.settings.stages, self.content.settings.language)

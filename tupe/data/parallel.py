@@ -43,6 +43,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
+    """Wait for the end of the process that made this one."""
     wait([multiprocessing.parent_process().sentinel])
     os._exit(1)
 

@@ -84,6 +84,7 @@ def read_packed_json(path: Path) -> Any:
 
 
 def _question(item: dict[str, Any]) -> Question:
+    """Make a question of its JSON, without the answers that have no text."""
     answers = (Answer(answer["text"], int(answer["answer_start"])) for answer in item.get("answers", ()))
     return Question(str(item["id"]), item["question"], tuple(answer for answer in answers if answer.text))
 
@@ -186,6 +187,7 @@ class Encoder:
         self._repair, self._keep = REPAIR in stages, KEEP_WHITE_SPACE in stages
 
     def __call__(self, text: str) -> Pieces:
+        """Return the pieces of a text, and the characters of the text that each stands for."""
         clean, position = self._clean(text)
         numbers, begin, end = self._tokenizer.pieces(clean)
         if position is not None and len(numbers):
@@ -244,6 +246,7 @@ def prepare(
 
 
 def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, str], out: Path, map_: Map) -> None:
+    """Write the folder of a split."""
     with atomic(out) as folder:
         folder.mkdir()
         with open_packed(path) as packed, (folder / QUESTIONS).open("wb") as plain:

@@ -53,6 +53,7 @@ def _f1(prediction: list[str], answer: list[str]) -> float:
 
 
 def _tokens(punctuation: str, articles: str | None, split: Tokens) -> Tokens:
+    """Make the function that lower-cases, deletes punctuation and articles, and splits what is left."""
     deleted = dict.fromkeys(map(ord, punctuation))
     pattern = articles and re.compile(articles)
 

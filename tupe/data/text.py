@@ -44,6 +44,7 @@ def unescape(line: str) -> str:
 
 
 def _character(found: re.Match[str]) -> str:
+    """Return the character that a reference stands for; the text itself where it is not a reference."""
     reference = found[0]
     return html.unescape(reference) if reference[1] == "#" or reference[1:] in html5 else reference
 
@@ -87,7 +88,7 @@ def special_tokens(line: str) -> str:
 
 
 def punctuation(language: str) -> Callable[[str], str]:
-    """Make Moses' normaliser of punctuation for a language."""
+    """Make Moses' normaliser of punctuation for a language: quotes, dashes and ellipses become plain ASCII."""
     from sacremoses import MosesPunctNormalizer
 
     return MosesPunctNormalizer(lang=language).normalize

@@ -156,6 +156,4 @@ def _encode(
         counts[reason or "kept"] += 1
         if not reason:
             kept.append(([*source, EOS], [*target, EOS]))
-            counts["source pieces"] += len(source)
-            counts["target pieces"] += len(target)
     return batch, kept, counts

@@ -103,9 +103,11 @@ class QuestionWindows(TextWindows):
         self.sizes = special + self._asked[self._example] + self._length
 
     def _indexed(self, name: str) -> MMapIndexedDataset:
+        """Open fairseq's binary data of the split."""
         return MMapIndexedDataset(str(self._folder / name))
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return a window: its tokens, the places of the answer, and in evaluation where an answer may be."""
         example, begin = self._example[index], self._begin(index)
         start, length = self._start[index], self._length[index]
 
