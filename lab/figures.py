@@ -13,7 +13,7 @@ import numpy as np
 
 from lab.tables import Results
 from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, plain, save_figure
-from tupe.experiments.table import by_label, shown
+from tupe.finetune.table import Row, read_sweep, shown
 
 
 def plot_curves(results: Results, output: Path) -> bool:
@@ -125,7 +125,9 @@ def plot_sweeps(sweeps: list[str], output: Path, column: str = "", title: str = 
 
     `sweeps` are `LABEL=FOLDER`. The band of a column is the standard deviation over the seeds.
     """
-    rows = by_label((label, Path(folder)) for label, _, folder in (sweep.partition("=") for sweep in sweeps))
+    rows: dict[str, list[Row]] = {}
+    for label, _, folder in (sweep.partition("=") for sweep in sweeps):
+        rows.setdefault(label, []).append(read_sweep(Path(folder)))
     every = [row for of_system in rows.values() for row in of_system]
     columns = [one for one in shown(every) if one.name == column or (not column and one.averaged)]
     figure = new_figure(5.5, 3.8)

@@ -43,7 +43,7 @@ from tupe.analysis.curves import TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
 from tupe.analysis.length import longest_input, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
-from tupe.experiments.table import read_sweep
+from tupe.finetune.table import read_sweep
 from tupe.systems import SIZES
 from tupe.util import UserError, available_cores, config_dir, read_json, run_folder, user_dir
 
@@ -386,8 +386,6 @@ class Study:
             return Cost(conditions=found["run"], times=times, **about)
         if run.part == "glue":
             row = read_sweep(folder / "sweep")
-            if row.failed:
-                raise RuntimeError(f"{len(row.failed)} runs of the sweep in {folder} failed")
             scores = {
                 name: {f"{rate.lr:g}": list(rate.scores) for rate in cell.rates} for name, cell in row.cells.items()
             }

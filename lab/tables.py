@@ -12,7 +12,7 @@ from lab.design import BASELINE, CONTROL, Design, Run
 from lab.records import Cost, Pretraining, Record, best_rate
 from tupe.analysis.curves import TrainingLog, reaches
 from tupe.analysis.heads import PATTERNS
-from tupe.experiments.columns import GLUE, Column
+from tupe.finetune.columns import GLUE, Column
 
 #: Systems whose final losses the others are to reach; "" is the baseline.
 TARGETS = (CONTROL, "", "bert_r", "bert_a_warm")

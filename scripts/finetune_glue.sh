@@ -9,9 +9,8 @@
 # key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT;
 #             recipe=electra is ELECTRA's fine-tuning
 #
-# OUT is runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED by default. It is of this checkpoint, data and settings alone:
-# run again after an interruption, it goes on where it stopped; a finished run stays as it is; for another checkpoint,
-# data or setting it is refused. The last line is the metric, the best epoch and the folder.
+# OUT is runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED by default. The same command again resumes an interrupted run.
+# The first line is the command of fairseq, the last the metric of the best epoch.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # Fine-tunes a checkpoint on English and tests it on all languages: XTREME's tasks x learning rates x seeds, and DIET's table.
 #
-#   bash scripts/xtreme.sh CHECKPOINT DATA OUT [key=value ...]                        one run after another
-#   bash scripts/xtreme.sh CHECKPOINT DATA OUT hydra/launcher=joblib [key=value ...]  one run on each GPU of this machine
+#   bash scripts/xtreme.sh CHECKPOINT DATA OUT [key=value ...]
 #
 # CHECKPOINT  a pre-trained checkpoint of this plugin, of many languages
 # DATA        folder of the prepared tasks XNLI, SQuAD (tested on XQuAD and MLQA beside it) and TyDiQA, see docs/xtreme.md
 # OUT         folder of the sweep, for this checkpoint alone
-# key=value   any key of configs/finetuning/glue.yaml (XNLI) or qa.yaml; keys of hydra choose the launcher
+# key=value   any key of configs/finetuning/glue.yaml (XNLI) or qa.yaml
 # TASKS       XNLI,SQuAD,TyDiQA by default
 # LRS         1e-5,2e-5,3e-5,4e-5 by default
 # SEEDS       1,2,3,4,5 by default
+# JOBS        runs at a time: by default one per visible GPU, or one on the CPU
 #
 # Interrupted, the same command goes on: finished runs are kept, others are done anew. A run that fails does not stop
 # the others. The table again: tupe table OUT --by-language --published xtreme
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage
-exec python3 -m tupe sweep xtreme ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"
+exec python3 -m tupe sweep xtreme ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} \
+    ${JOBS:+"--jobs=$JOBS"} "$@"

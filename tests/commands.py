@@ -1,14 +1,11 @@
 """How the tests run commands, as a user would, and read what they log."""
 
-import contextlib
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -46,22 +43,7 @@ def tupe(*arguments):
 
 
 def finetune(task, checkpoint, data, *overrides):
-    """`tupe finetune` in this process, with its training forked. Like `run`."""
-    out, error = io.StringIO(), io.StringIO()
-
-    def training(program, arguments, **_):
-        done = run(program, *arguments, check=False)
-        out.write(done.stdout)
-        error.write(done.stderr)
-        if done.returncode:
-            raise SystemExit(done.returncode)
-        return ()
-
-    command = ["finetune", task, checkpoint, data, "dataset.num_workers=0", *overrides]
-    patched = mock.patch("tupe.experiments.finetune.run_program", training)
-    with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        status = tupe(*command)
-    return subprocess.CompletedProcess(command, status, out.getvalue(), error.getvalue())
+    return run("tupe", "finetune", task, checkpoint, data, "dataset.num_workers=0", *overrides, check=False)
 
 
 def train_log(output):

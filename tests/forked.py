@@ -64,13 +64,9 @@ def programs():
     write(folder / "python3", f'{forks}\nexec {real} "$@"')
     of_forks = (
         f'case "$1 $2 $3" in "-P -m tupe."* | "-u -m tupe."*) shift 2; {request} module "$@" ;; '
-        f'"-P -m fairseq_cli.hydra_train") shift 3; {request} fairseq-hydra-train "$@" ;; '
         f'"-m torch.distributed.run "*) shift 2; {request} torchrun "$@" ;; '
-        f'"-m tupe "* | "-m tupe."* | "-m lab."*) shift; {request} module "$@" ;; '
-        # a worker of joblib is a real process, but the trainings that it starts are forks
-        f'"-m joblib.externals.loky"*) export PYTHONPATH="{folder}:$PYTHONPATH" ;; esac'
+        f'"-m tupe "* | "-m tupe."* | "-m lab."*) shift; {request} module "$@" ;; esac'
     )
-    (folder / "sitecustomize.py").write_text(f"import sys\n\nsys.executable = {str(folder / PYTHON_OF_FORKS)!r}\n")
     write(folder / PYTHON_OF_FORKS, f'{of_forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
     # 1 may be pytest-xdist's own

@@ -7,6 +7,10 @@ case :$PATH: in
     *) export PATH=$root/.venv/bin:$PATH ;;
 esac
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+# for trainings on the CPU: threads that wait for each other spin briefly, and glibc keeps the memory of tensors
+export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-100000}
+export MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-1073741824}
+export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824}
 export PYTHONWARNINGS=${PYTHONWARNINGS-ignore} # of fairseq's and Hydra's own use of what is deprecated
 
 usage() {

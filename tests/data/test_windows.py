@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tupe.data.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.windows import maximum_context, windows
-from tupe.inference import answers
+from tupe.finetune import answers
 
 
 def test_equal_texts_leave_room_for_others():

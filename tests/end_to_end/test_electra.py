@@ -68,7 +68,6 @@ def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
     done = finetune("STS-B", whole[0] / "checkpoint_last.pt", glue, *keys)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("STS-B: pearson ")
-    assert "(electra_tupe_r_tiny, lr 0.0001, seed 1)" in last
     assert "the checkpoint is a discriminator, without a language-model head" in done.stdout
     state = torch.load(tmp_path / "sts-b/checkpoint_best.pt", weights_only=True)
     groups = state["last_optimizer_state"]["param_groups"]

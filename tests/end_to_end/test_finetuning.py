@@ -2,11 +2,13 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
 
 from tests.commands import finetune, run, train, train_log
+from tupe.finetune.runs import quoted
 from tupe.models import TupeModel
 
 
@@ -27,7 +29,7 @@ def test_classification_and_regression(pretrained, glue, tmp_path):
     for command, task, metric in ((by_script, "CoLA", "mcc"), (finetune, "STS-B", "pearson")):
         folder = tmp_path / "it's a (run), é=[1]" / task
         checkpoint = pretrained[0] / "checkpoint_best.pt"
-        done = command(task, checkpoint, glue, *keys, f"checkpoint.save_dir={folder}")
+        done = command(task, checkpoint, glue, *keys, f"checkpoint.save_dir={quoted(folder)}")
         result = json.loads((folder / "result.json").read_text())
         valid = train_log(done.stdout)["valid"]
         scores = [float(record[f"valid_{metric}"]) for record in valid]
@@ -65,8 +67,11 @@ def test_hub_interface(pretrained, corpus):
 
 
 def test_finetuned_head_comes_back(pretrained, glue, corpus, tmp_path):
+    """Without the checkpoint that the fine-tuning began with."""
     keys = ("optimization.max_epoch=1", f"checkpoint.save_dir={tmp_path}")
-    assert finetune("CoLA", pretrained[0] / "checkpoint_best.pt", glue, *keys).returncode == 0
+    begun = shutil.copy(pretrained[0] / "checkpoint_best.pt", tmp_path / "pretrained.pt")
+    assert finetune("CoLA", begun, glue, *keys).returncode == 0
+    begun.unlink()
     hub = TupeModel.from_pretrained(
         str(tmp_path), "checkpoint_best.pt", str(glue / "CoLA"),
         sentencepiece_model=str(corpus / "sentencepiece.bpe.model"),

@@ -94,7 +94,7 @@ def test_from_a_row_to_a_pipeline(task, metric, data, capsys):
 
 def test_a_sweep(data):
     command = ["tupe", "sweep", "own", data / "pretrained.pt", data / "tasks", data / "sweep", "--tasks", "who"]
-    keys = ["optimization.max_epoch=1", "dataset.num_workers=0", "task.frozen_layers=1"]
+    keys = ["optimization.max_epoch=1", "dataset.num_workers=0", "+task.frozen_layers=1"]
     said = run(*command, "--seeds", "1", "--lrs", "1e-3", *keys).stdout
     assert "| | who accuracy |" in said
     run_ = data / "sweep/who/lr_0.001/seed_1"

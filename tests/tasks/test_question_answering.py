@@ -18,7 +18,7 @@ from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.criterions import sentence_prediction as worker_module
 from tupe.data.questions import score
 from tupe.data.scores import tokens
-from tupe.inference.answers import answers
+from tupe.finetune.answers import answers
 from tupe.models import TupeModel
 from tupe.models.config import named
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig, TupeQuestionAnsweringTask

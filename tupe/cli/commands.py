@@ -301,21 +301,11 @@ def finetune(
     \b
     tupe finetune CoLA checkpoints/tupe_a_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
     """
-    from tupe.experiments.finetune import finetune
-    from tupe.experiments.queue import finish
+    from tupe.finetune.finetune import finetune
+    from tupe.finetune.runs import result
 
-    done = finish(finetune(task, checkpoint, data, overrides))
-    if done.before:
-        print(f"{done.folder} holds a finished run. To train again, remove it or set checkpoint.save_dir.")
-    print(f"{task}: {done.result.sentence(done.folder)}")
-
-
-@app.command(hidden=True)
-def finetuning_result(run: Path, test: str = "", model: str = "") -> None:
-    """Write the result of a fine-tuning to result.json in its folder."""
-    from tupe.experiments.result import finetuning_result
-
-    print(finetuning_result(run, test, model).sentence(run))
+    folder = finetune(task, checkpoint, data, overrides)
+    print(f"{task}: {result(folder)}, in {folder}")
 
 
 @app.command()
@@ -328,6 +318,7 @@ def sweep(
     tasks: Values = listed(str, "Tasks; all by default."),
     lrs: Values = listed(float, "Learning rates; the papers' by default."),
     seeds: Values = listed(int, "Seeds; 1,2,3,4,5 by default."),
+    jobs: int = Option(0, help="Runs at a time; by default one per visible GPU, or one on the CPU."),
 ) -> None:
     """Fine-tune a checkpoint on a benchmark with several learning rates and seeds, and print the table.
 
@@ -336,26 +327,21 @@ def sweep(
     \b
     tupe sweep glue checkpoints/tupe_a_base/checkpoint_last.pt data/glue runs/glue/tupe_a_base --tasks CoLA,RTE
     """
+    from tupe.cli.launch import for_cpu
     from tupe.data.glue.tasks import own_tasks
-    from tupe.experiments.benchmarks import BENCHMARKS
-    from tupe.experiments.formats import markdown
-    from tupe.experiments.runs import grid
-    from tupe.experiments.sweep import make_plan, sweep
-    from tupe.experiments.table import read_sweep
+    from tupe.finetune.benchmarks import BENCHMARKS, SEEDS
+    from tupe.finetune.runs import Run
+    from tupe.finetune.sweep import sweep
+    from tupe.finetune.table import markdown, read_sweep
 
-    usual = BENCHMARKS[benchmark]
-    tasks = tasks or list(usual.tasks or own_tasks(data))
-    lrs, seeds = lrs or usual.learning_rates, seeds or usual.seeds
-    runs = grid(tasks, lrs, seeds)
-    launcher = [override for override in overrides if override.lstrip("+~").startswith("hydra")]
-    plan = make_plan(checkpoint, data, [o for o in overrides if o not in launcher], runs).join(out)
-    print(
-        f"plan: {plan.model} after {plan.updates:,} updates; {len(tasks)} task(s) x {len(lrs)} learning rate(s) x "
-        f"{len(seeds)} seed(s) = {len(runs)} runs in {out}",
-        flush=True,
-    )
-    sweep(out, runs, launcher)
+    usual, rates = BENCHMARKS[benchmark]
+    tasks = tasks or usual or own_tasks(data)
+    runs = [Run(task, lr, seed) for task in tasks for lr in lrs or rates for seed in seeds or SEEDS]
+    for_cpu(jobs or 1)
+    failed = sweep(checkpoint, data, out, overrides, runs, jobs)
     print(markdown([read_sweep(out)]))
+    if failed:
+        raise UserError(f"{len(failed)} of {len(runs)} runs failed. The same command tries them again.")
 
 
 @app.command()
@@ -373,9 +359,8 @@ def table(
     \b
     tupe table TUPE-A=runs/glue/tupe_a_base runs/glue/bert_a_base --published base
     """
-    from tupe.experiments.formats import as_csv, as_json, markdown
-    from tupe.experiments.published import PUBLISHED
-    from tupe.experiments.table import read_sweep
+    from tupe.finetune.published import PUBLISHED
+    from tupe.finetune.table import as_csv, as_json, markdown, read_sweep
 
     rows = [read_sweep(path, label, by_language) for label, path in sweeps]
     _check_labels([row.name for row in rows])
@@ -408,19 +393,11 @@ def predict(
     \b
     tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de,test-zh
     """
-    import json
+    from tupe.finetune.predict import predict
 
-    from tupe.inference.answers import predict_answers
-    from tupe.inference.predict import predict
-
-    if any(data.glob("*/report.json")):
-        windows = {"doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
-        windows = {name: value for name, value in windows.items() if value is not None}
-        for split, scores in predict_answers(checkpoint, data, out, splits, **windows).items():
-            print(f"{split}: {json.dumps(scores) if scores else 'its answers are not known'}")
-        print(f"predictions: {out}")
-        return
-    for path, scores in predict(checkpoint, data, out, partial).items():
+    given = {"splits": splits, "doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
+    questions = {name: value for name, value in given.items() if value}
+    for path, scores in predict(checkpoint, data, out, partial, **questions).items():
         print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")
 
 
@@ -576,14 +553,13 @@ def report(
     """
     from tupe.analysis.page import write_page
     from tupe.analysis.text import read_tokens
-    from tupe.experiments.formats import as_text, failures
-    from tupe.experiments.table import by_label
+    from tupe.finetune.table import as_text, read_sweep
 
     check_new(out)
     encoders, texts, tables = _open_encoders(checkpoints), [], {}
-    if rows := [row for of_system in by_label(glue).values() for row in of_system]:
+    if rows := [read_sweep(path, label) for label, path in glue]:
         how = "For each learning rate the median of the seeds, then the best rate; ± is the deviation over the seeds."
-        tables["Fine-tuning"] = " ".join([how, *failures(rows)]), as_text(rows)
+        tables["Fine-tuning"] = how, as_text(rows)
     if data:
         lengths = [min(length, encoder.args.max_positions) for encoder in encoders]
         texts = [read_tokens(encoder, data, n, sequences, text) for encoder, n in zip(encoders, lengths)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from omegaconf import OmegaConf
 
+from tupe.finetune.runs import quoted
 from tupe.util import UserError, available_cores, config_dir, user_dir, visible_gpus
 
 
@@ -85,12 +86,6 @@ class Training(NamedTuple):
         os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
         print(shlex.join(train), flush=True)
         os.execvp(train[0], train)
-
-
-def quoted(text: str | Path) -> str:
-    """Quote a value for Hydra's command line."""
-    escaped = str(text).replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def for_cpu(processes: int) -> None:

@@ -1,47 +1,52 @@
 """Answer the questions of a split: write the files that SQuAD's and XTREME's scripts take, and score them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from fairseq.tasks import FairseqTask
 from torch import nn
+from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.data.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.questions import score
 from tupe.data.scores import tokens
 from tupe.data.windows import QuestionWindows
-from tupe.inference.predict import load, scored
 from tupe.util import check_new, write_json
 
 N_BEST = 20
+BATCH = 32
 
 
 def predict_answers(
     checkpoint: Path | Checkpoint, data: Path, out: Path, splits: Sequence[str] = (), **settings: int
-) -> dict[str, dict[str, float] | None]:
+) -> dict[Path, dict[str, float]]:
     """Write `SPLIT.json`, a text for each question, and `SPLIT.nbest.json`, the best `N_BEST` with probabilities.
 
     By default the splits are all test sets of `data`, or, without test sets, the development sets. `settings` replace
     those of the fine-tuning: `doc_stride`, `max_answer` and so on.
 
     Returns:
-        By split `exact_match` and `f1`, percent, by the rules that it was prepared for; None if its answers are secret.
+        By file `exact_match` and `f1`, percent, by the rules that it was prepared for; none if its answers are secret.
     """
     there = sorted(path.parent.name for path in data.glob("*/report.json") if path.parent.name != "train")
     splits = list(splits) or [name for name in there if name.startswith("test")] or there
-    for split in splits:
-        check_new(out / f"{split}.json")
+    files = {out / f"{split}.json": split for split in splits}
+    for path in files:
+        check_new(path)
     model, task = load(open_checkpoint(checkpoint), data, **settings)
-    result: dict[str, dict[str, float] | None] = {}
-    for split in splits:
+    result = {}
+    for path, split in files.items():
         windows = task.load_dataset(split)
         best = answers(model, windows, task.cfg.max_answer)
         predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
         write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
-        write_json(out / f"{split}.json", predictions)
-        result[split] = score(windows.paragraphs, predictions, tokens(windows.report.rules, windows.report.language))
+        write_json(path, predictions)
+        rules = tokens(windows.report.rules, windows.report.language)
+        result[path] = score(windows.paragraphs, predictions, rules) or {}
     return result
 
 
@@ -74,3 +79,21 @@ def _described(candidates: list[Candidate]) -> list[dict[str, Any]]:
         {"text": candidate.text, "score": candidate.score, "probability": probability}
         for candidate, probability in zip(candidates, probabilities(candidates))
     ]
+
+
+@torch.no_grad()
+def scored(model: nn.Module, windows: QuestionWindows) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the batches of a split's windows, each with the model's scores of spans."""
+    device = next(model.parameters()).device
+    with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
+        for batch in windows.batch_by_size(windows.ordered_indices(), max_sentences=BATCH):
+            sample = windows.collater([windows[index] for index in batch])
+            net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
+            yield sample, model(**net_input, spans=True, num_tokens=sample["ntokens"])[0]
+            bar.update(len(batch))
+
+
+def load(checkpoint: Checkpoint, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
+    """Load the model for evaluation, on the GPU if there is one, and its task with other data and settings."""
+    model, task = checkpoint.model(data, **settings)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), task

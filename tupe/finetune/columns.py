@@ -1,14 +1,13 @@
 """The columns of the papers' tables."""
 
 import statistics
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tupe.data.languages import TEST_LANGUAGES
-from tupe.experiments.runs import Result
+from tupe.finetune.runs import Result
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table: a metric of a task."""
 
     name: str  # its heading

@@ -12,7 +12,7 @@ from tupe.checkpoints import load as checkpoints
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
-from tupe.inference import predict as predictions
+from tupe.finetune import predict as predictions
 from tupe.models import TupeModel
 from tupe.models.config import named
 from tupe.patches.checkpoints import labels_sha256

@@ -1,9 +1,8 @@
-"""The table of made run folders: medians, best learning rates, averages, what is missing and what failed."""
+"""The table of made run folders: medians, best learning rates, averages, and what is missing."""
 
 import csv
 import io
 import json
-import multiprocessing
 import statistics
 
 import pytest
@@ -12,18 +11,19 @@ from hypothesis import strategies as st
 
 from tupe.cli.main import main
 from tupe.data.languages import TEST_LANGUAGES
-from tupe.experiments.columns import GLUE, XTREME
-from tupe.experiments.formats import as_csv, as_json, markdown
-from tupe.experiments.plan import Plan
-from tupe.experiments.published import PUBLISHED
-from tupe.experiments.runs import Run, grid
-from tupe.experiments.table import Cell, Row, read_sweep, shown
-from tupe.util import UserError
+from tupe.finetune.columns import GLUE, XTREME
+from tupe.finetune.published import PUBLISHED
+from tupe.finetune.runs import SWEEP, Run
+from tupe.finetune.table import Cell, Row, as_csv, as_json, markdown, read_sweep, shown
+from tupe.util import write_json
 
-PLAN = {
-    **{"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()},
-    "data_sha256": {},
-}
+
+def grid(tasks, lrs, seeds):
+    return [Run(task, lr, seed) for task in tasks for lr in lrs for seed in seeds]
+
+
+def plan(out, runs):
+    write_json(out / SWEEP, {"model": "tupe_base", "updates": 300_000, "runs": [run._asdict() for run in runs]})
 
 
 def finish(out, run, score, metric="", **metrics):
@@ -32,24 +32,17 @@ def finish(out, run, score, metric="", **metrics):
     (folder / "result.json").write_text(json.dumps({"score": score, "metric": metric, "metrics": metrics}))
 
 
-def fail(out, run, reason):
-    folder = out / run.folder
-    folder.mkdir(parents=True)
-    (folder / "failed.json").write_text(json.dumps({"reason": reason}))
-
-
 @pytest.fixture
 def out(tmp_path):
-    """CoLA complete; MNLI with one run missing and one failed; nothing of RTE."""
+    """CoLA complete; MNLI with two runs missing; nothing of RTE."""
     runs = grid(["CoLA", "MNLI", "RTE"], [2e-5, 3e-5], [1, 2, 3])
-    Plan(runs=tuple(runs), **PLAN).join(tmp_path)
+    plan(tmp_path, runs)
     for lr, scores in ((2e-5, (50.0, 60.0, 90.0)), (3e-5, (61.0, 62.0, 10.0))):
         for seed, score in enumerate(scores, 1):
             finish(tmp_path, Run("CoLA", lr, seed), score)
     for lr, scores in ((2e-5, (84.0, 80.0, 82.0)), (3e-5, (70.0,))):
         for seed, score in enumerate(scores, 1):
             finish(tmp_path, Run("MNLI", lr, seed), score, valid1={"accuracy": 90.0 + seed if lr == 2e-5 else 99.0})
-    fail(tmp_path, Run("MNLI", 3e-5, 2), "out of memory")
     return tmp_path
 
 
@@ -62,12 +55,11 @@ def test_median_then_best_learning_rate(out):
     assert row.cells["MNLI-m"].score == 82.0
     assert row.cells["MNLI-mm"].score == 92.0  # at the learning rate that is best for MNLI-m
     assert row.cells["RTE"] == Cell(None, 6)
-    assert row.failed == {Run("MNLI", 3e-5, 2): "out of memory"}
 
 
 def test_a_column_is_its_metric_by_whichever_the_best_epoch_was_chosen(tmp_path):
     rates = (2e-5, 3e-5)
-    Plan(runs=tuple(grid(["MRPC"], [*rates], [1])), **PLAN).join(tmp_path)
+    plan(tmp_path, grid(["MRPC"], [*rates], [1]))
     for rate, f1, accuracy in zip(rates, (88.0, 89.0), (85.0, 84.0)):
         finish(tmp_path, Run("MRPC", rate, 1), f1, "f1", valid={"accuracy": accuracy, "f1": f1})
     cell = read_sweep(tmp_path).cells["MRPC"]
@@ -89,12 +81,11 @@ def test_markdown_says_what_is_missing(out):
         "| tupe_base, 300k updates | 82.00 ± 2.00 (4 of 6 runs) | 92.00 ± 1.00 (4 of 6 runs) | 61.00 ±"
     )
     assert row.endswith("| – (0 of 6 runs) | – |")
-    assert table.endswith("Failed: 1 run(s).\n\n- tupe_base, 300k updates: MNLI, lr 3e-05, seed 2: out of memory")
 
 
 def test_what_no_average_counts_has_none(tmp_path):
     run = Run("WNLI", 2e-5, 1)
-    Plan(runs=(run,), **PLAN).join(tmp_path)
+    plan(tmp_path, [run])
     finish(tmp_path, run, 56.0)
     assert markdown([read_sweep(tmp_path, "ours")]) == "| | WNLI |\n|---|---:|\n| ours | 56.00 |"
 
@@ -103,11 +94,10 @@ def test_csv_and_json_hold_the_numbers(out):
     rows = [read_sweep(out, "ours"), *PUBLISHED["base"]]
     records = {(r["system"], r["column"]): r for r in csv.DictReader(io.StringIO(as_csv(rows)))}
     assert records["ours", "CoLA"]["score"] == "61.0"
-    assert (records["ours", "MNLI-m"]["finished"], records["ours", "MNLI-m"]["failed"]) == ("4", "1")
+    assert (records["ours", "MNLI-m"]["finished"], records["ours", "MNLI-m"]["planned"]) == ("4", "6")
     assert records["TUPE-R, 1M (TUPE, table 1)", "CoLA"]["score"] == "63.56"
     content = json.loads(as_json(rows))
     assert content[0]["cells"]["CoLA"]["scores"] == {"2e-05": [50.0, 60.0, 90.0], "3e-05": [61.0, 62.0, 10.0]}
-    assert content[0]["failed"] == [{"task": "MNLI", "lr": 3e-5, "seed": 2, "reason": "out of memory"}]
     assert content[0]["average"] == {"score": None, "columns": ["MNLI-m", "MNLI-mm", "CoLA", "RTE"]}
     assert content[4]["average"]["score"] == pytest.approx((86.21 + 86.19 + 63.56 + 73.56) / 4)
 
@@ -132,7 +122,7 @@ def test_rows_of_models_that_come_in(tmp_path, capsys):
     """fairseq's README has one number for MNLI, and two tasks of XTREME: what it lacks is no score, and no average."""
     for name, task, kind in (("glue", "RTE", "roberta"), ("xtreme", "XNLI", "xlmr")):
         runs = grid([task], [1e-5], [1])
-        Plan(**PLAN, runs=tuple(runs)).join(tmp_path / name)
+        plan(tmp_path / name, runs)
         finish(tmp_path / name, runs[0], 50.0, **{"XNLI/test-en": {"accuracy": 70.0}} if task == "XNLI" else {})
         assert main(["table", f"ours={tmp_path / name}", "--published", kind, "--format", "json"]) == 0
     text = capsys.readouterr().out
@@ -151,7 +141,7 @@ def test_rows_of_models_that_come_in(tmp_path, capsys):
 def test_languages_have_columns_and_a_mean(tmp_path):
     """The learning rate is the one that is best on English development data, whatever the languages say."""
     runs = grid(["SQuAD"], [1e-5, 2e-5], [1, 2, 3])
-    Plan(**PLAN, runs=tuple(runs)).join(tmp_path)
+    plan(tmp_path, runs)
     for run in runs:
         metrics = {
             f"XQuAD/test-{name}": {"f1": score + run.seed, "exact_match": score - 10.0 * (run.lr == 1e-5)}
@@ -182,7 +172,7 @@ def test_languages_have_columns_and_a_mean(tmp_path):
 def test_a_mean_says_how_it_differs_from_the_papers(languages, kind, said, tmp_path):
     """A language that they do not have is not in it."""
     run = Run("XNLI", 1e-5, 1)
-    Plan(**PLAN, runs=(run, Run("XNLI", 1e-5, 2))).join(tmp_path)
+    plan(tmp_path, [run, Run("XNLI", 1e-5, 2)])
     finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": 50.0 - (name == "qq")} for name in languages})
     row = read_sweep(tmp_path, "ours")
     assert f"| ours | 50.00 (1 of 2 runs{said and f'; {said}'}) |" in markdown([row, *PUBLISHED["xtreme"]])
@@ -195,7 +185,7 @@ def test_a_mean_says_how_it_differs_from_the_papers(languages, kind, said, tmp_p
 @pytest.mark.parametrize(("kind", "said"), [("test", ""), ("valid", " (valid)")])
 def test_the_transfer_gap_is_english_less_the_mean_of_the_others(kind, said, tmp_path):
     runs = grid(["XNLI"], [1e-5], [1, 2, 3])
-    Plan(**PLAN, runs=tuple(runs)).join(tmp_path)
+    plan(tmp_path, runs)
     for run in runs:
         scores = {"en": 80.0 + 3 * run.seed, "de": 70.0, "sw": 50.0 + run.seed}
         finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": score} for name, score in scores.items()})
@@ -219,39 +209,10 @@ def test_the_transfer_gap_is_english_less_the_mean_of_the_others(kind, said, tmp
 def test_score_is_the_largest_median_whatever_the_scores(tmp_path_factory, scores):
     out = tmp_path_factory.mktemp("sweep")
     runs = {Run("RTE", lr, seed): score for lr, s in scores.items() for seed, score in enumerate(s)}
-    Plan(runs=tuple(runs), **PLAN).join(out)
+    plan(out, runs)
     for run, score in runs.items():
         finish(out, run, score)
     assert read_sweep(out).cells["RTE"].score == max(statistics.median(s) for s in scores.values())
-
-
-def test_plan_grows_but_never_changes(tmp_path):
-    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), **{**PLAN, "data_sha256": {"CoLA": "1"}})
-    first.join(tmp_path)
-    moved = {**PLAN, "data": "elsewhere", "data_sha256": {"RTE": "2"}}
-    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), **moved).join(tmp_path)
-    assert more.data_sha256 == {"CoLA": "1", "RTE": "2"}
-    assert more.runs == (Run("CoLA", 1e-5, 1), Run("RTE", 1e-5, 1))
-    assert Plan.load(tmp_path) == more
-    for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
-        with pytest.raises(UserError, match="Choose another folder"):
-            Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
-    assert Plan.load(tmp_path) == more
-
-
-def join(out, seed):
-    Plan(runs=(Run("CoLA", 1e-5, seed),), **PLAN).join(out)
-
-
-def test_plans_that_are_joined_at_once(tmp_path):
-    fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=join, args=(tmp_path / "out", seed)) for seed in range(8)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-    assert {run.seed for run in Plan.load(tmp_path / "out").runs} == set(range(8))
 
 
 def test_command_wants_different_names(out, capsys):

@@ -3,10 +3,10 @@
 `None` is a score that was not published.
 """
 
-from tupe.experiments.columns import GLUE, XTREME, Column
-from tupe.experiments.table import Cell, Row
+from tupe.finetune.columns import GLUE, XTREME, Column
+from tupe.finetune.table import Cell, Row
 
-# system, updates; then the columns of `tupe.experiments.columns.GLUE` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2,
+# system, updates; then the columns of `tupe.finetune.columns.GLUE` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2,
 # CoLA, MRPC, RTE, STS-B
 _BASE = (
     ("BERT-A, 1M", 84.93, 84.91, 91.34, 91.04, 92.88, 55.19, 88.29, 68.61, 89.43),

@@ -1,0 +1,147 @@
+"""Sweeps without their trainings: GPUs, locks, failures, the best checkpoint, and whose folder it is."""
+
+import json
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.samples import write_checkpoint
+from tupe.finetune import sweep as module
+from tupe.finetune.runs import SWEEP, Run, result
+from tupe.finetune.sweep import join, keep_best, sweep
+from tupe.util import UserError, lock, write_json
+
+
+def runs_of(task="CoLA", lrs=(1e-5, 2e-5), seeds=(1, 2)):
+    return [Run(task, lr, seed) for lr in lrs for seed in seeds]
+
+
+def finish(folder, score, lr=1e-5, seed=1):
+    write_json(folder / "result.json", {"score": score, "metrics": {}, "lr": lr, "seed": seed, "metric": "mcc"})
+    (folder / "checkpoint_best.pt").touch()
+
+
+class Runs:
+    """Take the place of the processes: keep what ran where, and which ran at once."""
+
+    def __init__(self):
+        self.scores, self.done, self.active, self.most = {}, [], {}, {}
+        self.guard = threading.Lock()
+
+    def __call__(self, command, folder, environment, held):
+        gpu = environment.get("CUDA_VISIBLE_DEVICES", "")
+        with self.guard:
+            self.active[gpu] = self.active.get(gpu, 0) + 1
+            self.most[gpu] = max(self.most.get(gpu, 0), self.active[gpu])
+        time.sleep(0.02)
+        folder.mkdir(parents=True, exist_ok=True)
+        score = self.scores.get(folder.parts[-2:], 50.0)
+        if score is not None:
+            finish(folder, score, float(folder.parts[-2][3:]), int(folder.parts[-1][5:]))
+        with self.guard:
+            self.active[gpu] -= 1
+            self.done.append(folder)
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    runs = Runs()
+    monkeypatch.setattr(module, "run_alone", runs)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretrained")
+    return write_checkpoint(folder / "checkpoint_last.pt", folder)
+
+
+@pytest.mark.parametrize(("gpus", "jobs", "most"), [("", 0, {"": 1}), ("", 3, {"": 3}), ("2,5", 0, {"2": 1, "5": 1})])
+def test_a_gpu_has_one_run_at_a_time(gpus, jobs, most, processes, checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    runs = runs_of(seeds=range(1, 5))
+    assert sweep(checkpoint, tmp_path, tmp_path / "out", [], runs, jobs) == []
+    assert processes.most == most and len(processes.done) == len(runs)
+
+
+def test_a_failed_run_stops_no_other_and_is_tried_again(processes, checkpoint, tmp_path, capsys):
+    processes.scores["lr_1e-05", "seed_2"] = None
+    given = (checkpoint, tmp_path, tmp_path / "out", [], runs_of())
+    assert sweep(*given) == [Run("CoLA", 1e-5, 2)]
+    assert "CoLA, lr 1e-05, seed 2: failed, see" in capsys.readouterr().out and len(processes.done) == 4
+    processes.scores.clear()
+    assert sweep(*given) == [] and len(processes.done) == 5
+
+
+def test_a_run_of_another_machine_is_waited_for(processes, checkpoint, tmp_path):
+    out, runs = tmp_path / "out", runs_of()
+    with ThreadPoolExecutor() as pool, lock(out / "CoLA/lr_1e-05/.seed_1.lock"):
+        other = pool.submit(sweep, checkpoint, tmp_path, out, [], runs)
+        while len(processes.done) < 3:
+            time.sleep(0.01)
+        finish(out / runs[0].folder, 60.0)
+    assert other.result() == [] and len(processes.done) == 3
+    assert result(out / runs[0].folder).score == 60
+
+
+def test_two_machines_share_the_runs(processes, checkpoint, tmp_path):
+    runs = runs_of(seeds=range(1, 9))
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(sweep, checkpoint, tmp_path, tmp_path / "out", [], runs) for _ in range(2)]
+    assert [one.result() for one in both] == [[], []]
+    assert sorted(processes.done) == sorted(tmp_path / "out" / run.folder for run in runs)
+
+
+def test_of_equal_runs_the_first_seed_keeps_its_checkpoint(tmp_path):
+    scores = {(2e-5, 1): 60.0, (1e-5, 2): 60.0, (1e-5, 1): 59.0, (1e-5, 3): 60.0}
+    for (lr, seed), score in scores.items():
+        finish(tmp_path / Run("", lr, seed).folder, score, lr, seed)
+        keep_best(tmp_path)
+    unfinished = tmp_path / "lr_3e-05/seed_1/checkpoint_best.pt"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()
+    keep_best(tmp_path)
+    assert {*tmp_path.rglob("*.pt")} == {unfinished, tmp_path / "lr_1e-05/seed_2/checkpoint_best.pt"}
+
+
+def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other.pt"
+    other.write_bytes(checkpoint.read_bytes())
+    join(checkpoint, tmp_path, out, ["a=1"], runs_of())
+    join(other, tmp_path, out, ["a=1"], runs_of("RTE"))  # the same file elsewhere
+    before = (out / SWEEP).read_text()
+    assert json.loads(before)["runs"] == [run._asdict() for run in runs_of() + runs_of("RTE")]
+    write_checkpoint(other, tmp_path, max_positions=16)
+    for given in ((other, tmp_path, out, ["a=1"]), (checkpoint, out, out, ["a=1"]), (checkpoint, tmp_path, out, [])):
+        with pytest.raises(UserError, match="Choose another folder"):
+            join(*given, [])
+    assert (out / SWEEP).read_text() == before
+
+
+def test_sweeps_that_begin_at_once(checkpoint, tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda seed: join(checkpoint, tmp_path, tmp_path, [], runs_of(seeds=[seed])), range(8)))
+    assert {run["seed"] for run in json.loads((tmp_path / SWEEP).read_text())["runs"]} == set(range(8))
+
+
+def test_a_process_has_the_lock_of_its_run(tmp_path, monkeypatch):
+    """It goes on when the sweep is killed, and no other sweep begins its run."""
+    (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 1\n")
+    os.chmod(tmp_path / "sleep", 0o755)
+    monkeypatch.setattr(module.sys, "executable", str(tmp_path / "sleep"))
+    with lock(tmp_path / ".lock") as held, ThreadPoolExecutor() as pool:
+        running = pool.submit(module.run_alone, [], tmp_path / "run", {}, held.fileno())
+        while not Path(tmp_path, "run/log").exists():
+            time.sleep(0.01)
+        time.sleep(0.2)
+        held.close()
+        with pytest.raises(UserError), lock(tmp_path / ".lock"):
+            pass
+        running.result()
+    with lock(tmp_path / ".lock"):
+        pass

@@ -1,1 +1,0 @@
-"""The fine-tunings of a benchmark, and their tables."""

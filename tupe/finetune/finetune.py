@@ -1,0 +1,110 @@
+"""Fine-tune a checkpoint on one task: a `fairseq-hydra-train` of `configs/finetuning`, and its result."""
+
+import json
+import logging
+import math
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from fairseq.dataclass.initialize import hydra_init
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from tupe.finetune.benchmarks import TESTS, settings
+from tupe.finetune.predict import predict
+from tupe.finetune.runs import RESULT, Result, quoted
+from tupe.util import config_dir, run_folder, sha256, user_dir, visible_gpus, write_json
+
+_VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{[^{}]*\})$", re.MULTILINE)
+
+
+def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Path:
+    """Fine-tune a checkpoint in this process, or resume an interrupted run; a finished run is left as it is.
+
+    `data` is the prepared task, or the folder of all tasks; `overrides` are `key=value` of `configs/finetuning`.
+
+    Returns:
+        The folder of the run, with `result.json`.
+
+    Raises:
+        UserError: the folder has a run of another checkpoint, other data or other settings.
+    """
+    data = data / task if (data / task).is_dir() else data
+    configs = str(config_dir("finetuning"))
+    name, keys = arguments(task, checkpoint, data, overrides)
+    hydra_init(name)
+    with initialize_config_dir(configs, version_base="1.1"):
+        cfg = compose(name, keys)
+    folder = Path(cfg.checkpoint.save_dir)
+    given = sorted(override for override in overrides if "checkpoint.save_dir=" not in override)
+    inputs = {"task": task, "checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": given}
+    with run_folder(folder, inputs):
+        if not (folder / RESULT).is_file():
+            train("--config-dir", configs, "--config-name", name, *keys)
+            found = best_validation(folder / "hydra_train.log", task, cfg)
+            found.metrics.update(test(folder, [data.parent / name for name in TESTS.get(task, ())]))
+            write_json(folder / RESULT, found._asdict())
+            (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it
+    return folder
+
+
+def arguments(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> tuple[str, list[str]]:
+    """Return the configuration's name, and its overrides, where a later one takes the place of an earlier one."""
+    name, chosen = settings(task, data, overrides)
+    folder = f"runs/finetuning/{checkpoint.absolute().parent.name}-{checkpoint.stem}/{task}"
+    return name, [
+        *chosen,
+        f"common.user_dir={quoted(user_dir())}",
+        f"model.pretrained={quoted(checkpoint)}",
+        f"task.data={quoted(data)}",
+        f"checkpoint.save_dir={quoted(folder + '/lr_${optimization.lr[0]}/seed_${common.seed}')}",
+        *([] if visible_gpus() else ["common.cpu=true", "common.bf16=false"]),
+        *overrides,
+    ]
+
+
+def train(*command: str) -> None:
+    """Print a `fairseq-hydra-train` command, and run it in this process."""
+    from fairseq_cli.hydra_train import cli_main
+
+    sys.argv = ["fairseq-hydra-train", *command]
+    print(shlex.join(sys.argv), flush=True)
+    logging.disable(logging.NOTSET)
+    cli_main()
+
+
+def test(folder: Path, tasks: list[Path]) -> dict[str, dict[str, float]]:
+    """Predict the test sets of all languages that are prepared in `tasks` with the best checkpoint of a run.
+
+    Returns:
+        By task and test set, as in `XQuAD/test-de`, the metrics in percent; none where the answers are secret.
+    """
+    out, found = folder / "predictions", {}
+    shutil.rmtree(out, ignore_errors=True)  # of an interrupted test
+    for data in tasks:
+        if any(data.glob("test-*/")) or (data / "input0").is_dir():
+            scores = predict(folder / "checkpoint_best.pt", data, out / data.name, any_size=True)
+            found.update({f"{data.name}/{path.stem}": values for path, values in scores.items() if values})
+    return found
+
+
+def best_validation(log: Path, task: str, cfg: DictConfig) -> Result:
+    """Return the metrics of the best epoch in the log of a run; of equal epochs the last, whose checkpoint is kept.
+
+    An update may come twice in the log of a resumed run; its last record counts.
+    """
+    metric = cfg.checkpoint.best_checkpoint_metric
+    found: dict[int, dict[str, dict]] = {}  # update -> development set -> record
+    for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")):
+        record = {name.removeprefix(f"{subset}_"): float(value) for name, value in json.loads(text).items()}
+        found.setdefault(int(record["num_updates"]), {})[subset] = record
+    _, best = max(found.items(), key=lambda update: (update[1]["valid"][metric], update[0]))
+    metrics = {
+        subset: {name: value if math.isfinite(value) else None for name, value in record.items()}
+        for subset, record in best.items()
+    }
+    score, epoch = (best["valid"][name] for name in (metric, "epoch"))
+    return Result(score, metrics, task, metric, int(epoch), float(cfg.optimization.lr[0]), cfg.common.seed)

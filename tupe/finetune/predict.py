@@ -1,0 +1,113 @@
+"""Predict test sets: of GLUE for its server (gluebenchmark.com), of XTREME for its scripts, and of users' tasks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import data_utils
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from tupe.checkpoints.load import Checkpoint, open_checkpoint
+from tupe.data.glue.tasks import Split, Task, prepared_task
+from tupe.finetune.answers import BATCH, load, predict_answers
+from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
+from tupe.util import UserError, atomic, check_new
+
+
+def predict(
+    checkpoint: str | Path | Checkpoint, data: str | Path, out: str | Path, any_size: bool = False, **questions: Any
+) -> dict[Path, dict[str, float]]:
+    """Write a file for each test set of a task, such as `out/CoLA.tsv`; MNLI has two, and a model of MNLI predicts AX.
+
+    XNLI has one per language, `out/test-de.tsv`, or without tests those of its development sets.
+
+    Args:
+        data: the prepared task, in a folder named like it.
+        any_size: accept test sets that do not have the published number of rows, which the server refuses.
+        questions: arguments of `predict_answers`, where the task is to answer questions.
+
+    Returns:
+        By file the metrics in percent, as the criterion calls them; none where the labels are not known.
+
+    Raises:
+        UserError: if the checkpoint does not fit the task, or a test set is not of the published size.
+    """
+    data = Path(data)
+    if any(data.glob("*/report.json")):
+        return predict_answers(checkpoint, data, Path(out), **questions)
+    row = prepared_task(data)
+    files = {Path(out, f"{_name(row, split)}.tsv"): split for split in _test_sets(row, data)}
+    for path in files:
+        check_new(path)
+    checkpoint = open_checkpoint(checkpoint)
+    checkpoint.check_classes(data)
+    model, task = load(checkpoint, data)
+    metrics = {}
+    for path, split in files.items():
+        scores = classify(model, task, _sentences(task, row, data, split, any_size))
+        lines = [_prediction(each, row, task) for each in scores]
+        if "-" not in split.name:  # for GLUE's server
+            lines = ["index\tprediction", *(f"{index}\t{line}" for index, line in enumerate(lines))]
+        with atomic(path) as part:
+            part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        found = task.metrics(scores, task.targets(split.name)) if split.labelled else {}
+        metrics[path] = {name: 100 * value for name, value in found.items()}
+    return metrics
+
+
+def _test_sets(row: Task, data: Path) -> list[Split]:
+    """Return the test sets of a task: of XNLI those languages that are prepared, or else their development sets."""
+    languages = [split for split in row.splits if "-" in split.name]
+    prepared = [split for split in languages if (data / f"input0/{split.name}.bin").is_file()]
+    tests = [split for split in (prepared or row.splits) if split.name.startswith("test")]
+    return tests or prepared
+
+
+def _name(row: Task, split: Split) -> str:
+    """Return the name of a test set's file for the server of GLUE or for XTREME."""
+    if row.name == "MNLI":
+        return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name]
+    return split.name if "-" in split.name else row.name
+
+
+def _sentences(
+    task: TupeSentencePredictionTask, row: Task, data: Path, split: Split, any_size: bool
+) -> JoinedSentences:
+    """Read the texts of a split.
+
+    Raises:
+        UserError: they are not as many as published, and `any_size` is false.
+    """
+    paths = [data / f"input{side}" / split.name for side in range(len(row.texts))]
+    sides = [data_utils.load_indexed_dataset(str(path), task.source_dictionary) for path in paths]
+    if split.rows and len(sides[0]) != split.rows and not any_size:
+        raise UserError(
+            f"{paths[0]} has {len(sides[0])} rows, but the server takes the {split.rows} of GLUE. Prepare the task "
+            "from the whole download, or pass --partial to predict these rows."
+        )
+    return task.joined(sides)
+
+
+def _prediction(scores: Tensor, row: Task, task: TupeSentencePredictionTask) -> str:
+    """Turn scores `(num_classes,)` into the label or the number that they stand for."""
+    if row.scale is not None:
+        return f"{min(max(float(scores), 0.0), 1.0) * row.scale:.3f}"
+    labels = task.label_dictionary
+    return labels[int(scores.argmax()) + labels.nspecial]
+
+
+@torch.no_grad()
+def classify(model: nn.Module, task: TupeSentencePredictionTask, sentences: JoinedSentences) -> Tensor:
+    """Compute the scores `(N, num_classes)` of all examples, in their order; batches are made by length."""
+    device = next(model.parameters()).device
+    pad, head = task.source_dictionary.pad(), task.cfg.classification_head_name
+    order, found = np.argsort(sentences.sizes, kind="stable"), []
+    for start in tqdm(range(0, len(order), BATCH), desc="batches", disable=None):
+        batch = order[start : start + BATCH].tolist()
+        tokens = data_utils.collate_tokens([sentences[i] for i in batch], pad).to(device)
+        num_tokens = int(sentences.sizes[batch].sum())
+        scores, _ = model(tokens, features_only=True, classification_head_name=head, num_tokens=num_tokens)
+        found.append(scores.float().cpu())
+    return torch.cat(found)[np.argsort(order)]

@@ -1,0 +1,55 @@
+"""A run of a sweep, its folder and its result."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from tupe.util import read_json
+
+RESULT = "result.json"  # in the folder of a run
+SWEEP = "sweep.json"  # in the folder of a sweep: its inputs and runs
+
+
+class Run(NamedTuple):
+    """A task fine-tuned with a learning rate and a seed."""
+
+    task: str
+    lr: float
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        """The folder, relative to that of the sweep."""
+        return Path(self.task, f"lr_{self.lr:g}", f"seed_{self.seed}")
+
+    def __str__(self) -> str:
+        return f"{self.task}, lr {self.lr:g}, seed {self.seed}"
+
+
+class Result(NamedTuple):
+    """The content of `result.json`."""
+
+    score: float  # of the best epoch, percent
+    metrics: dict[str, dict[str, float | None]]  # of that epoch by development set; by test set, `XQuAD/test-de`
+    task: str = ""
+    metric: str = ""  # the metric of `score`
+    epoch: int = 0  # the best, from 1
+    lr: float = 0.0
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.score:.2f} at epoch {self.epoch}"
+
+
+def result(folder: Path) -> Result | None:
+    """Return the result of a run, or None if it is not finished."""
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    return Result(**{name: value for name, value in read_json(path).items() if name in Result._fields})
+
+
+def quoted(value: str | Path) -> str:
+    """Quote a value for Hydra's command line."""
+    escaped = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + (end[2] and r"\'"), str(value))
+    return f"'{escaped}'"

@@ -1,0 +1,208 @@
+"""Make the papers' table from a sweep: the median over seeds for each learning rate, then the best rate."""
+
+import csv
+import io
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tupe.finetune.columns import COLUMNS, Column
+from tupe.finetune.runs import SWEEP, Result, Run, result
+from tupe.util import read_json
+
+Found = tuple[float, Result | None]  # learning rate of a run, and its result if it is finished
+
+
+class Rate(NamedTuple):
+    """Scores of all seeds at one learning rate."""
+
+    lr: float
+    scores: tuple[float, ...]  # of the finished runs, percent
+
+    @property
+    def median(self) -> float:
+        """The median over the seeds, which the papers report for a learning rate."""
+        return statistics.median(self.scores)
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds, where there are two or more."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+
+class Cell(NamedTuple):
+    """A cell of the table: one system and one column."""
+
+    score: float | None  # percent; None if there is no finished run
+    planned: int = 0  # number of planned runs, except finished ones without the column's test set
+    best: Rate | None = None  # the learning rate of the score; published rows have none
+    rates: tuple[Rate, ...] = ()  # all learning rates with a finished run
+    differs: str = ""  # how a mean over languages differs from the papers'
+
+    @property
+    def finished(self) -> int:
+        return sum(len(rate.scores) for rate in self.rates)
+
+
+class Row(NamedTuple):
+    """A row of the table: one system."""
+
+    name: str  # in the table
+    cells: dict[str, Cell]  # by the name of the column
+    more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
+    updates: int = 0  # of the pre-training of a sweep's model
+    source: str = ""  # of a published row
+
+    def average(self, columns: list[Column]) -> float | None:
+        """Return the mean over `columns`, with MNLI-m and MNLI-mm as two; None if a column has no score."""
+        scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
+        if not columns or len(scores) < len(columns) or None in scores:
+            return None
+        return statistics.fmean(scores)
+
+
+def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
+    """Read the row of the sweep in `out`, called `name` or by its model and pre-training updates.
+
+    MNLI-mm takes the learning rate and the epoch that are best for MNLI-m. Test sets by language take the learning
+    rate that is best on the development set, which has the language of the training data.
+    """
+    plan = read_json(out / SWEEP)
+    runs = [Run(**run) for run in plan["runs"]]
+    row = Row(name or f"{plan['model']}, {_updates(plan['updates'])}", {}, (), plan["updates"])
+    for task in dict.fromkeys(run.task for run in runs):
+        found = [(run.lr, result(out / run.folder)) for run in runs if run.task == task]
+        metric = next((of_run.metric for _, of_run in found if of_run), "")
+        own = Column(f"{task} {metric}".strip(), task, metric, averaged=False)
+        columns = [column for column in COLUMNS if column.task == task] or [own]
+        for column in columns if by_language else ():
+            columns = [*columns, *_languages(column, found)]
+        rate = _cell(Column("", task, metric=""), found).best
+        row.cells.update({column.name: _cell(column, found, rate and rate.lr) for column in columns})
+        row = row._replace(more=(*row.more, *(column for column in columns if column not in COLUMNS)))
+    return row
+
+
+def shown(rows: list[Row]) -> list[Column]:
+    """Return the columns that at least one sweep has, or, without a sweep, that a published row has."""
+    sweeps = [row for row in rows if not row.source] or rows
+    columns = dict.fromkeys((*COLUMNS, *(column for row in sweeps for column in row.more)))
+    return [column for column in columns if any(column.name in row.cells for row in sweeps)]
+
+
+def _languages(column: Column, found: list[Found]) -> list[Column]:
+    """Return a column per language of a mean, `XQuAD F1 de` or `XNLI de (valid)`, and the column of their gap."""
+    if not column.subset.endswith("/"):
+        return []
+    each = []
+    for split in sorted({split for _, of_run in found if of_run for split in column.splits(of_run)}):
+        kind, _, language = split.rpartition("/")[2].partition("-")
+        name = f"{column.name} {language}" + ("" if kind == "test" else f" ({kind})")
+        each.append(column._replace(name=name, subset=split, averaged=False))
+    if len(each) > 1 and any(one.subset.endswith("-en") for one in each):
+        each.append(column._replace(name=f"{column.name} gap", averaged=False, gap=True))
+    return each
+
+
+def _cell(column: Column, found: list[Found], lr: float | None = None) -> Cell:
+    """Return the cell of a column at the learning rate `lr`, or at the best."""
+    scores: dict[float, list[float]] = {}
+    planned, differs = 0, {}
+    for run_lr, of_run in found:
+        score = of_run and column.score(of_run)
+        planned += of_run is None or score is not None  # a finished run may lack this test set
+        if score is not None and math.isfinite(score):
+            scores.setdefault(run_lr, []).append(score)
+            differs[column.differs(of_run)] = None
+    rates = tuple(Rate(rate, tuple(values)) for rate, values in sorted(scores.items()))
+    best = max((rate for rate in rates if lr in (None, rate.lr)), key=lambda rate: rate.median, default=None)
+    return Cell(best and best.median, planned, best, rates, " or ".join(filter(None, differs)))
+
+
+def _updates(number: int) -> str:
+    if number % 1_000_000 == 0 and number:
+        return f"{number // 1_000_000}M updates"
+    return f"{number // 1000}k updates" if number % 1000 == 0 and number else f"{number} updates"
+
+
+def markdown(rows: list[Row]) -> str:
+    """Format the cells of `as_text` as a Markdown table."""
+    heads, *body = ([cell.replace("|", "\\|") for cell in cells] for cells in as_text(rows))
+    lines = [f"| | {' | '.join(heads[1:])} |", "|---|" + "---:|" * (len(heads) - 1)]
+    return "\n".join(lines + [f"| {' | '.join(cells)} |" for cells in body])
+
+
+def as_text(rows: list[Row]) -> list[list[str]]:
+    """Return heads and rows as text: score ± deviation over seeds, with a note where runs or languages are missing.
+
+    The last column is the average, if there is anything to average.
+    """
+    columns = shown(rows)
+    averaged = [column for column in columns if column.averaged]
+    text = [
+        ["", *(column.name for column in columns), f"average of {len(averaged)}"],
+        *([row.name, *(_text(row.cells.get(c.name)) for c in columns), _number(row.average(averaged))] for row in rows),
+    ]
+    return text if averaged else [cells[:-1] for cells in text]
+
+
+def as_csv(rows: list[Row]) -> str:
+    """Format as CSV, one line per system and column, numbers unrounded."""
+    names = ("system", "column", "score", "deviation", "lr", "finished", "planned", "source", "differs")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in _content(rows):
+        of_row = {name: row[name] for name in ("system", "source")}
+        for name, cell in {**row["cells"], "average": row["average"]}.items():
+            writer.writerow({**of_row, "column": name, **cell})
+    return text.getvalue().rstrip("\n")
+
+
+def as_json(rows: list[Row]) -> str:
+    """Format as JSON, with the scores of every run."""
+    return json.dumps(_content(rows), indent=2, ensure_ascii=False)
+
+
+def _content(rows: list[Row]) -> list[dict[str, Any]]:
+    """Return the numbers of all rows in the columns that are shown, by system."""
+    columns = shown(rows)
+    averaged = [column for column in columns if column.averaged]
+    content = []
+    for row in rows:
+        cells = {column.name: _values(row, column) for column in columns if column.name in row.cells}
+        average = {"score": row.average(averaged), "columns": [column.name for column in averaged]}
+        content.append({"system": row.name, "source": row.source, "cells": cells, "average": average})
+    return content
+
+
+def _values(row: Row, column: Column) -> dict[str, Any]:
+    """Return the numbers of a cell; a published one has its score alone."""
+    cell = row.cells[column.name]
+    if row.source:
+        return {"score": cell.score}
+    return {
+        "score": cell.score,
+        "deviation": cell.best and cell.best.spread,
+        "lr": cell.best and cell.best.lr,
+        "finished": cell.finished,
+        "planned": cell.planned,
+        "differs": cell.differs,
+        "scores": {f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
+    }
+
+
+def _text(cell: Cell | None) -> str:
+    """Format a cell: `61.00 ± 0.71 (4 of 5 runs)`."""
+    if cell is None:
+        return "–"
+    spread = cell.best and cell.best.spread
+    runs = f"{cell.finished} of {cell.planned} runs" if cell.finished != cell.planned else ""
+    note = "; ".join(filter(None, (runs, cell.differs)))
+    return _number(cell.score) + (f" ± {spread:.2f}" if spread is not None else "") + (f" ({note})" if note else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,1 +1,0 @@
-"""Inference: predictions for test sets, and answers to questions, with their scores."""
