@@ -107,7 +107,7 @@ interval=$(sed -n 's/^ *log_interval: //p' configs/pretraining/quickstart.yaml)
 [[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: give a whole number above 0."
 if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
     step install install corpus,plot,transformers # a part of what test.sh installs
-    use_venv
+    export PATH=$PWD/.venv/bin:$PATH
 elif ! command -v tupe >/dev/null; then
     fail "no command tupe is on PATH: activate where it is installed, or leave QUICKSTART_INSTALL unset."
 fi

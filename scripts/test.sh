@@ -23,7 +23,7 @@ run_tests() {
 
 begin test.sh runs/test
 step install install test
-use_venv
+export PATH=$PWD/.venv/bin:$PATH
 step ruff-check ruff check .
 step ruff-format ruff format --check .
 step pytest run_tests "$@"

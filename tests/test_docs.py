@@ -190,7 +190,7 @@ def parse(words):
     command, arguments = command_of(words)
     parsed = command.make_context(words[0], list(arguments)).params
     if words[0] in ("plan", "pretrain"):
-        batch = (parsed["batch"], parsed["batch_per_gpu"], parsed["gpus"] or 0, parsed["processes"], parsed["nodes"])
+        batch = (parsed["batch"], parsed["batch_per_gpu"], parsed["gpus"] or 0, 1, parsed["nodes"])
         training = Training.of(parsed["data"], parsed["overrides"] or [], parsed["config"], parsed["model"], *batch)
         read_config(training.config.parent, training.config.stem, training.settings)
     return parsed

@@ -16,14 +16,14 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1110, "attention": 1830, "checkpoints": 3116, "cli": 1510, "criterions": 600, "data": 2765,
-    "finetune": 902, "models": 2565, "optim": 410, "patches": 1133,
+    "analysis": 1110, "attention": 1830, "checkpoints": 3116, "cli": 1389, "criterions": 600, "data": 2765,
+    "finetune": 902, "models": 2586, "optim": 410, "patches": 1133,
     "position": 1920, "tasks": 413, "transformers": 1190, "": 640,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
     "tupe/**/*.py": 19_970, "tests/**/*.py": 19_740, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
-    "scripts/**/*.sh": 460, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_400,
+    "scripts/**/*.sh": 414, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_400,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.4  # of the syntax tree, in a line of `tupe/`: lines are not saved by writing denser

@@ -10,7 +10,6 @@ from tests.commands import ROOT
 #: A complete `.venv`: its Python is the tests', but collects no wheels.
 COLLECTS = """#!/usr/bin/env bash
 case "$*" in
-    "- "*) echo complete ;;
     *"pip wheel"*) printf '%s\\n' "$@" >"$RECORD" && touch "$WHEELS/tupe-0.2.0-py3-none-any.whl" ;;
     *) exec {python} "$@" ;;
 esac
@@ -26,7 +25,8 @@ def test_wheels_are_collected_with_the_pins(tmp_path):
     python.parent.mkdir(parents=True)
     python.write_text(COLLECTS.replace("{python}", f'"{sys.executable}"'))
     python.chmod(0o755)
-    (clone / ".venv/installed").write_text("complete test\n")
+    stamp = 'echo "$(pwd) $(cat constraints.txt pyproject.toml setup.py scripts/lib/install.sh | cksum) test"'
+    (clone / ".venv/installed").write_bytes(subprocess.check_output(["bash", "-c", stamp], cwd=clone))
     (tmp_path / "elsewhere").mkdir()
     wheels, record = tmp_path / "elsewhere/my wheels", tmp_path / "record"
     command = ["bash", str(clone / "scripts/wheelhouse.sh")]

@@ -88,9 +88,7 @@ def prepare_corpus(
 
     Inputs in several languages are written as LANGUAGE=INPUT. Each language gets a folder; all share one vocabulary.
 
-    \b
     tupe prepare-corpus extracted/ data/wiki --profile paper
-    tupe prepare-corpus de=dewiki/ fr=frwiki/ data/two --languages others/ --vocab-size 120000
     """
     from tupe.data.corpus import prepare, report
     from tupe.data.documents import find
@@ -136,9 +134,7 @@ def prepare_glue(
 ) -> None:
     """Prepare tasks of GLUE, or of your own, with the text processing and vocabulary of a corpus.
 
-    \b
     tupe prepare-glue glue_data data/wiki CoLA STS-B data/glue
-    tupe prepare-glue my_files data/wiki data --tasks my_tasks.yaml
     """
     from tupe.data.glue.prepare import prepare, present
     from tupe.data.glue.tasks import TASKS, read_tasks
@@ -237,20 +233,18 @@ def plan(
     batch: int | None = BATCH,
     batch_per_gpu: int | None = BATCH_PER_GPU,
     gpus: int | None = GPUS,
-    processes: int = PROCESSES,
     nodes: int | None = NODES,
     gpu: str | None = Option(None, help="Kind of GPU, to estimate hours: v100, a100, h100, h200 or b200."),
     mfu: float = Option(0.4, help="Fraction of the GPUs' 16-bit peak that is used."),
 ) -> None:
     """Print the parameters, batch, updates, epochs and hours of a training.
 
-    \b
     tupe plan data/wiki --model tupe_a_base --nodes 2 --gpus 8 --gpu h100
     """
     from tupe.cli.launch import Training
     from tupe.cli.plan import lines
 
-    training = Training.of(data, overrides, config, model, batch, batch_per_gpu, gpus, processes, nodes)
+    training = Training.of(data, overrides, config, model, batch, batch_per_gpu, gpus, 1, nodes)
     print("\n".join(lines(training, gpu, mfu)))
 
 
@@ -273,10 +267,7 @@ def pretrain(
     the `fairseq-hydra-train` command that it runs; the same command resumes from the last checkpoint. On several
     machines without SLURM set NODE_RANK and MASTER_ADDR.
 
-    \b
     tupe pretrain data/wiki --model tupe_a_base
-    tupe pretrain data/wiki --config continue --init-from tupe_r.pt optimization.max_update=20000
-    tupe pretrain data/en-de --config translation/multi30k_en_de
     """
     from tupe.cli.launch import Training
     from tupe.cli.plan import lines
@@ -435,7 +426,6 @@ def systems(
 
     The models are SYSTEM_SIZE, electra_SYSTEM_SIZE with a generator, and seq2seq_SYSTEM_SIZE for translation.
 
-    \b
     tupe systems --parameters --vocab-size 50000
     """
     from tupe.cli import listing
@@ -457,9 +447,7 @@ def describe(
 ) -> None:
     """Print a model's equation, parameters, cost and the fields of its position encoding.
 
-    \b
     tupe describe checkpoints/tupe_a_base/checkpoint_last.pt
-    tupe describe tupe_base relative=unbinned reset=none
     """
     from tupe.analysis.checkpoint import open_encoder
     from tupe.models.describe import describe, with_fields
@@ -486,7 +474,6 @@ def plot(
     length: int | None = Option(None, help="Positions; all by default, 128 of a text."),
     head: int | None = Option(None, help="reset: head, from 1; all by default."),
     against: str | None = Option(None, help="training: run whose final loss the others reach earlier."),
-    title: str = Option("Training", help="training: title of the figure."),
 ) -> None:
     """Draw one of the papers' figures of a checkpoint, or the curves of runs.
 
@@ -499,10 +486,7 @@ def plot(
     ranks         rank of the logits in each layer of checkpoints, on --data
     training      loss and learning rate of runs
 
-    \b
     tupe plot position checkpoints/tupe_a_base/checkpoint_last.pt position.png
-    tupe plot ranks TUPE-R=tupe.pt DIET-ABS=diet.pt ranks.pdf --data data/wiki
-    tupe plot training TUPE-A=checkpoints/tupe_a_base BERT-A=checkpoints/bert_a_base curves.svg
     """
     from tupe.analysis.curves import plot_training
     from tupe.analysis.figure import heat_maps, save_figure
@@ -512,7 +496,7 @@ def plot(
 
     check_new(out)
     if figure == "training":
-        drawn = plot_training(_read_runs(paths), title, against)
+        drawn = plot_training(_read_runs(paths), "Training", against)
     else:
         encoders, texts = _open_encoders(paths), [None]
         if figure in ("correlations", "ranks"):
@@ -565,7 +549,7 @@ def report(
         texts = [read_tokens(encoder, data, n, sequences, text) for encoder, n in zip(encoders, lengths)]
     logs = _read_runs(runs)
     write_page(out, encoders, length=length, texts=texts, logs=logs, against=against, tables=tables)
-    print(f"report: {out} ({out.stat().st_size / 1000:,.0f} kB)")
+    print(f"report: {out}")
 
 
 @app.command()
@@ -639,9 +623,7 @@ def import_(
     other commands take as a corpus; the original is run too, and the difference of the outputs is printed. Of our own
     exports OUT is a checkpoint.
 
-    \b
     tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
-    tupe import tupe-base checkpoints/tupe_base.pt
     """
     from tupe.checkpoints.foreign.importing import import_model, is_ours
     from tupe.checkpoints.from_transformers import import_transformers
@@ -679,9 +661,7 @@ def warm_start(
     otherwise, or no longer shares terms among layers. For any other system, the positions of a BERT-A are taken out of
     the input, and the new terms are fitted on the text of --data.
 
-    \b
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
-    tupe warm-start models/roberta_base/checkpoint.pt tupe_r sharing=none tupe_r.pt --data data/wiki
     """
     import time
 
@@ -717,8 +697,7 @@ def warm_start(
         how = f"calibrated on {len(sample)} sequences" if positions == "calibrate" else "guessed from the weights"
         print(f"not exact: the positions are taken out of the input and {how}")
         shares = ", ".join(f"{share:.1%}" for share in started.held)
-        layers = "each layer" if len(started.held) > 1 else "the first layer"
-        print(f"the effect of positions on the logits of {layers} is in the new terms to {shares}")
+        print(f"the effect of positions on the logits of the layers is in the new terms to {shares}")
     print(f"it took {seconds:.2f} s of the processor")
     if target.rotary_dims and not old.args.rotary_dims:
         print("rotary positions rotate queries and keys, which were not trained for it")
@@ -744,9 +723,7 @@ def export(
 ) -> None:
     """Write a checkpoint as a folder that Hugging Face Transformers loads, with a tokenizer and a model card.
 
-    \b
     tupe export checkpoints/tupe_a_base/checkpoint_best.pt data/wiki tupe-base
-    tupe export RUN/checkpoint_best.pt data/glue/RTE tupe-base-rte --corpus data/wiki
     """
     from tupe.checkpoints.to_transformers import export
     from tupe.util import read_json
@@ -769,7 +746,7 @@ def export_onnx(folder: Path = Argument(help="Folder that `tupe export` or save_
 
     path, difference = export_onnx(folder)
     print(f"largest difference from PyTorch: {difference:.1e} of the largest output")
-    print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    print(f"wrote {path}")
 
 
 app.add_typer(convert, name="convert")
@@ -783,7 +760,6 @@ def average(
 ) -> None:
     """Write the mean of checkpoints of a run, without the optimizer.
 
-    \b
     tupe convert average checkpoints/run average.pt --last 10
     """
     from tupe.checkpoints.edit import average, last_checkpoints
@@ -792,7 +768,7 @@ def average(
     check_new(out)
     paths = checkpoints if last is None else last_checkpoints(checkpoints[0], last)
     write_state(out, average(paths))
-    print(f"average of {', '.join(path.name for path in paths)}: {out}")
+    print(f"average of {len(paths)} checkpoints: {out}")
 
 
 @convert.command()

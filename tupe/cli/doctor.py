@@ -112,19 +112,15 @@ def step(precision: str) -> str:
 
 def sample(dictionary: Any) -> dict[str, Any]:
     """Return a batch of four sequences with padding and masked tokens."""
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(dictionary.nspecial, dictionary.nspecial + 40, (4, 64), generator=generator)
-    tokens[:, 0] = dictionary.bos()
-    for row, length in enumerate((64, 50, 33, 7)):
-        tokens[row, length - 1] = dictionary.eos()
-        tokens[row, length:] = dictionary.pad()
-    chosen = (torch.rand(tokens.shape, generator=generator) < 0.3) & (tokens >= dictionary.nspecial)
-    lengths = tokens.ne(dictionary.pad()).sum(1)
+    tokens = torch.arange(256).reshape(4, 64) % 40 + dictionary.nspecial
+    tokens[0, 40:] = dictionary.pad()
+    chosen = torch.zeros_like(tokens, dtype=torch.bool)
+    chosen[:, 1:40:3] = True
     source = tokens.masked_fill(chosen, dictionary.index("<mask>"))
     return {
         "id": torch.arange(4),
         "nsentences": 4,
-        "ntokens": int(lengths.sum()),
-        "net_input": {"src_tokens": source, "src_lengths": lengths},
+        "ntokens": int(tokens.ne(dictionary.pad()).sum()),
+        "net_input": {"src_tokens": source, "src_lengths": tokens.ne(dictionary.pad()).sum(1)},
         "target": tokens.masked_fill(~chosen, dictionary.pad()),
     }

@@ -60,13 +60,14 @@ class Training(NamedTuple):
             f"distributed_training.distributed_world_size={world}",
             f"common.user_dir={quoted(user_dir())}",
             f"task.data={quoted(data)}",
-            *([f"model._name={model}"] if model else []),
-            *(_started(init_from) if init_from else []),
             f"dataset.{unit}={per_gpu}",
             f"optimization.update_freq=[{batch // (world * per_gpu)}]",
-            *overrides,
         ]
-        return cls(path, settings, nodes, processes)
+        if model:
+            settings.append(f"model._name={model}")
+        if init_from:
+            settings += _started(init_from)
+        return cls(path, settings + overrides, nodes, processes)
 
     def run(self) -> None:
         """Print the command of the training, and become it."""

@@ -1,6 +1,7 @@
 """Tables of the named systems, their parameters and their flags."""
 
 from collections.abc import Iterable
+from enum import EnumMeta
 
 from tupe.systems import (
     ALIASES,
@@ -51,16 +52,13 @@ def print_parameters(kind: str, symbols: int, positions: int) -> None:
 
 def print_flags() -> None:
     """Print the flag of each field of a system, with its choices, default and meaning."""
-    from fairseq.dataclass.constants import StrEnum
-
     from tupe.models.config import ElectraConfig, Seq2SeqConfig
     from tupe.systems import system_fields
 
     fields = {**Seq2SeqConfig.__dataclass_fields__, **ElectraConfig.__dataclass_fields__}
     for name in system_fields(ElectraConfig, Seq2SeqConfig):
         field = fields[name]
-        is_choice = isinstance(field.type, type) and issubclass(field.type, StrEnum)
-        choices = f" {{{','.join(choice.value for choice in field.type)}}}" if is_choice else ""
+        choices = f" {{{','.join(map(str, field.type))}}}" if isinstance(field.type, EnumMeta) else ""
         print(f"--{name.replace('_', '-')}{choices} (default: {field.default})\n    {field.metadata['help']}")
 
 
@@ -72,7 +70,4 @@ def _print_aligned(rows: list[Iterable[object]]) -> None:
 
 
 def _size(fields: Fields) -> str:
-    text = f"{fields['encoder_layers']} x {fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads"
-    if "generator_size" in fields:
-        text += f", generator {fields['generator_size'] * fields['encoder_embed_dim']:.0f}"
-    return text
+    return f"{fields['encoder_layers']} x {fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads"

@@ -46,10 +46,8 @@ def lines(training: Training, gpu: str | None = None, mfu: float = 0.4) -> Itera
     world = training.nodes * training.processes
     if cfg.task._name == "translation":
         yield from _translation(cfg, world)
-        return
-    *shown, flops = _pretraining(cfg, world)
-    yield from shown
-    yield f"{short(flops)} floating-point operations{_hours(flops, world, gpu, mfu) if gpu else ''}"
+    else:
+        yield from _pretraining(cfg, world, gpu, mfu)
 
 
 def short(number: float) -> str:
@@ -60,8 +58,7 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def _pretraining(cfg: DictConfig, world: int) -> Iterator[str | float]:
-    """Yield lines, then the number of operations."""
+def _pretraining(cfg: DictConfig, world: int, gpu: str | None, mfu: float) -> Iterator[str]:
     task, split = cfg.task, cfg.dataset.train_subset
     length, folders = task.tokens_per_sample, [Path(folder) for folder in task.data.split(os.pathsep)]
     fields = {name: value for name, value in cfg.model.items() if name != "_name"}
@@ -83,7 +80,15 @@ def _pretraining(cfg: DictConfig, world: int) -> Iterator[str | float]:
         f"{short(tokens)} tokens in {len(folders)} folder(s)"
     )
     predicted = round(batch * length * task.get("mask_prob", 1.0))
-    yield updates * training_flops(model, batch * length, length, predicted)
+    flops = updates * training_flops(model, batch * length, length, predicted)
+    yield f"{short(flops)} floating-point operations"
+    if gpu:
+        peak = TERAFLOPS[gpu]
+        hours = flops / (world * 1e12 * peak * mfu) / 3600
+        yield (
+            f"{hours:,.3g} hours on {world} {gpu.upper()} at {mfu:.0%} of {peak} TFLOP/s each, "
+            f"{world * hours:,.3g} GPU-hours"
+        )
 
 
 def _translation(cfg: DictConfig, world: int) -> Iterator[str]:
@@ -126,11 +131,3 @@ def _updates(cfg: DictConfig, epoch: int) -> int:
     """Return the number of updates of a run whose epochs have `epoch` updates."""
     most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
     return min(most if most > 0 else math.inf, epoch * epochs if epochs > 0 else math.inf)
-
-
-def _hours(flops: float, world: int, gpu: str, mfu: float) -> str:
-    hours = flops / (world * 1e12 * TERAFLOPS[gpu] * mfu) / 3600
-    return (
-        f", {hours:,.3g} hours on {world} {gpu.upper()} at {mfu:.0%} of {TERAFLOPS[gpu]} TFLOP/s each, "
-        f"{world * hours:,.3g} GPU-hours"
-    )

@@ -57,6 +57,28 @@ def system(args: Namespace) -> str:
     return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
 
 
+#: Fields of one term -> the choice that makes the term, and its values.
+_OF_TERM = {
+    "position_rank": ("absolute", ("low_rank", "low_rank_input")),
+    "untied_projection_bias": ("absolute", ("untied", "untied_cross")),
+    "no_untied_layer_norm": ("absolute", ("untied", "untied_cross")),
+    "relative_buckets": ("relative", ("bucketed", "deberta")),
+    "relative_max_distance": ("relative", ("bucketed", "clipped", "parametric", "shaw", "deberta")),
+    "relative_sides": ("relative", ("alibi",)),
+    "shaw_values": ("relative", ("shaw",)),
+    "fire_width": ("relative", ("fire",)),
+    "fire_length": ("relative", ("fire",)),
+}
+
+
+def is_used(args: Namespace, field: str) -> bool:
+    """Tell whether a field of the position encoding is of a term that the model has."""
+    if field == "rotary_base":
+        return bool(args.rotary_dims)
+    choice, values = _OF_TERM.get(field, ("absolute", (args.absolute,)))
+    return getattr(args, choice) in values
+
+
 def full_name(args: Namespace) -> str:
     """Return the model's name with those fields of its system that differ from it: `tupe_tiny reset=none`."""
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
@@ -99,5 +121,6 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         *(
             f"  {field}={getattr(args, field)} ({whence(field)})"
             for field in system_fields(type(usual), kind="encoding")
+            if is_used(args, field)
         ),
     ]
