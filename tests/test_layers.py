@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tupe.layers
-from tupe.layers import Dropout, Linear, OneDNNLinear, dropout, linear
+from tupe.layers import Dropout, Linear, OneDNNLinear, dropout, is_traced, linear
 
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this PyTorch comes without oneDNN")
@@ -173,3 +173,13 @@ def test_module():
     torch.manual_seed(3)
     assert torch.equal(trained, dropout(x, 0.4))
     assert torch.equal(module.eval()(x), F.dropout(x, 0.4, training=False))
+
+
+def test_a_build_for_gpus_without_a_driver(monkeypatch):
+    def fails():
+        raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
+
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", fails)
+    assert not is_traced()

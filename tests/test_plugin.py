@@ -42,7 +42,7 @@ def changed():
 
 """
 IMPORTS = """
-import tupe, tupe.models, tupe.plugin, tupe.position, tupe.transformers, tupe.patches
+import tupe, tupe.models, tupe.plugin, tupe.position, tupe.hf, tupe.patches
 changed()
 tupe.patches.install.install()
 changed()

@@ -21,7 +21,7 @@ def test_it_builds_and_is_complete(tmp_path):
         for name in module.__all__
         if name != "BACKENDS"
     ]
-    names += ["tupe.transformers.TupeForMaskedLM", "tupe.models.TupeModel.from_pretrained", "tupe.systems.SYSTEMS"]
+    names += ["tupe.hf.TupeForMaskedLM", "tupe.models.TupeModel.from_pretrained", "tupe.systems.SYSTEMS"]
     assert [name for name in names if f'id="{name}"' not in page] == []
 
 

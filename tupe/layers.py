@@ -1,4 +1,4 @@
-"""Bases of our layers: linear ones and dropout that are faster on the CPU than PyTorch's (`docs/dev/performance.md`).
+"""Linear layers and dropout that are faster on the CPU than PyTorch's, where no tracer sees them.
 
 Linear layers are computed in float32 by oneDNN on AMD CPUs with AVX-512, where PyTorch takes MKL. MKL computes there
 with the instructions of older CPUs, at half of oneDNN's speed or less.
@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from tupe.tracing import is_traced
+from torch.autograd import forward_ad
 
 #: Sizes of the two caches of primitives, oneDNN's and PyTorch's, unless the user sets them; the default is 1,024.
 #: Without padding nearly every batch has another size, and needs another primitive (docs/dev/performance.md).
@@ -115,3 +114,26 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to `x`, of any shape."""
         return dropout(x, self.p, self.training)
+
+
+def is_traced() -> bool:
+    """Tell whether operations are recorded or transformed rather than only run.
+
+    Then code must not branch on values, must not cache results, and must use operations of PyTorch that every tracer
+    and transform supports: `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and other
+    dispatch modes, the transforms of `torch.func`, forward-mode derivatives, the capture of a CUDA graph.
+    """
+    return (
+        torch.compiler.is_compiling()  # first, so that a compiler does not trace the other tests
+        or torch.jit.is_tracing()
+        or is_transformed()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())  # this fails without a driver
+    )
+
+
+def is_transformed() -> bool:
+    """Tell whether `torch.func` or forward-mode derivatives are active, which not every fused kernel supports."""
+    return not torch.compiler.is_compiling() and (
+        torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    )

@@ -3,13 +3,17 @@
 import contextlib
 import fcntl
 import hashlib
+import importlib
 import json
 import os
 import shutil
+import sys
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 #: Environment variable that names a package for `--user-dir`, so that every command registers its terms.
@@ -158,3 +162,26 @@ def config_dir(kind: str = "") -> Path:
     package = Path(str(resources.files("tupe"))).resolve()
     folder = package / "configs"
     return (folder if folder.is_dir() else package.parent / "configs") / kind
+
+
+def import_transformers() -> ModuleType:
+    """Return the module `transformers`, after hiding a torchaudio that does not load: Transformers would import it.
+
+    fairseq brings torchaudio, which needs the libraries of the PyTorch that it was built for.
+    """
+    try:
+        importlib.import_module("torchaudio")
+    except ModuleNotFoundError:
+        pass
+    except (ImportError, OSError):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
+            del sys.modules[name]
+        sys.modules["torchaudio"] = None  # pyright: ignore[reportArgumentType]
+        importlib.import_module("transformers.utils").is_torchaudio_available.cache_clear()  # it may have looked
+        warnings.warn(
+            "torchaudio, which fairseq brings, does not load beside this build of PyTorch, and Transformers fails on "
+            "it: it is hidden from this process, and `pip uninstall torchaudio` removes the cause",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return importlib.import_module("transformers")

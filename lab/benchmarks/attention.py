@@ -23,7 +23,7 @@ from measured import machine, parse, quartiles, seconds, spread, turns
 from torch import Tensor
 
 from tupe.attention import biased_attention
-from tupe.position import StructuredBias
+from tupe.position import Terms
 
 #: Rival -> the backend of `biased_attention`, and whether the bias is given in parts: TUPE-A's factors and reset.
 RIVALS = {
@@ -73,7 +73,7 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
     def attend() -> Tensor:
         if rival == LIMIT:
             return F.scaled_dot_product_attention(*qkv, dropout_p=args.dropout, scale=scale)
-        bias = StructuredBias(parts[0], parts[1], None, parts[2]) if in_parts else parts[0]
+        bias = Terms(length, 0, parts[0], parts[1], None, parts[2]) if in_parts else parts[0]
         options = {"scale": scale, "dropout_p": args.dropout, "training": True, "backend": backend}
         return biased_attention(*qkv, bias, **options)
 

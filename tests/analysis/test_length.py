@@ -55,7 +55,7 @@ def test_is_the_models_own_loss(tmp_path, text):
     wanted = [sum(bits for (_, position), bits in losses.items() if position == place) for place in range(12)]
     np.testing.assert_allclose(loss_by_position(encoder, tmp_path, 12)[0], wanted, rtol=1e-4)
     assert loss_by_position(encoder, tmp_path, 12, 2)[1].sum() < len(losses)
-    with pytest.raises(UserError, match="12"):
+    with pytest.raises(ValueError, match="12 positions"):
         loss_by_position(encoder, tmp_path, 13)
 
 

@@ -52,6 +52,6 @@ def test_neither_term_contains_the_other():
     """The relative term has full rank, which the untied one of rank d_h cannot have; that one is not Toeplitz."""
     relative = BucketedRelative(1).double()
     torch.nn.init.normal_(relative.weight)
-    assert matrix_rank(PositionBias(None, relative)(32, torch.float64).bias) == 32
-    absolute = PositionBias(LowRankAbsolute(32, 8, 1).double())(32, torch.float64).bias[0]
+    assert matrix_rank(PositionBias(None, relative)(32).bias) == 32
+    absolute = PositionBias(LowRankAbsolute(32, 8, 1).double())(32).bias[0]
     assert (absolute.diagonal() - absolute[0, 0]).abs().max() > 1e-4

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tupe.attention import BACKENDS, biased_attention, prefers_structured, takes_packed
+from tupe.attention import BACKENDS, biased_attention, takes_packed, takes_parts
 from tupe.attention.biased import choose_backend
 from tupe.attention.kernels.check import BOUNDS
-from tupe.position import StructuredBias
+from tupe.position import Terms
 
 LEARNING = [name for name in BACKENDS if name != "flex"]  # FlexAttention has no backward pass on a CPU
 
@@ -89,18 +89,6 @@ def test_large_logits_stay_finite_and_all_padding_gives_zeros(backend, dtype):
     assert not any(got[1].any() for got in (out, *grads[:3], plain))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_padded_keys_change_nothing(backend):
-    (query, key, value, bias), _ = inputs(1, 2, 5, 5, 4, torch.float32, False, 3)
-    query, key, value, bias = (t.float() for t in (query, key, value, bias))
-    mask = torch.tensor([[False, False, False, True, True]])
-    out = biased_attention(query, key, value, bias, key_padding_mask=mask, scale=1.0, backend=backend)
-    short = biased_attention(
-        query[:, :, :3], key[:, :, :3], value[:, :, :3], bias[:, :3, :3], scale=1.0, backend=backend
-    )
-    torch.testing.assert_close(out[:, :, :3], short)
-
-
 @pytest.mark.parametrize("backend", LEARNING)
 def test_dropout_rate_and_scale(backend):
     torch.manual_seed(0)
@@ -150,19 +138,42 @@ def test_no_keys_give_zeros(backend):
     assert torch.equal(out, torch.zeros(2, 3, 5, 4))
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("backend", [*BACKENDS, "auto"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_terms_are_their_bias(backend, causal):
+    """Of all positions, and of the last alone, whose first row is not that of `[CLS]`."""
+    (query, key, value, _), _ = inputs(2, 2, 7, 7, 8, torch.float64, False, 5)
+    query, key, value = query.float(), key.float(), value.float()
+    factors = torch.randn(2, 2, 7, 5, generator=torch.Generator().manual_seed(1))
+    parts = Terms(7, 0, *factors, torch.linspace(-2, 2, 26).view(2, 13), torch.tensor([[1.0, 2], [3, 4]]))
+    options = {"scale": 0.4, "causal": causal}
+    for terms in (parts, parts._replace(relative=None)):
+        for first in (0, 4):
+            own = terms.slice(7 - first, first=first)
+            want = biased_attention(query[:, :, first:], key, value, own.bias, **options, backend="reference")
+            found = biased_attention(query[:, :, first:], key, value, own, **options, backend=backend)
+            torch.testing.assert_close(found, want)
+
+
 def choice(backend, bias=None, device="cpu", dtype=torch.float32, width=64, dropout_p=0.0):
     """The name of the chosen backend, for a device that may not be here."""
     query = SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(2, 3, 5, width))
     return choose_backend(backend, query, bias, dropout_p).__name__
 
 
+FACTORS = Terms(5, 0, torch.zeros(3, 5, 8), torch.zeros(3, 5, 8))
+BY_DISTANCE = FACTORS._replace(relative=torch.zeros(3, 9))
+
+
 def test_auto():
-    dense, factors = torch.zeros(3, 5, 5), StructuredBias(torch.zeros(3, 5, 8), torch.zeros(3, 5, 8))
-    learnt, by_distance = dense.clone().requires_grad_(), factors._replace(relative=torch.zeros(3, 9))
-    assert choice("auto", learnt) == choice("auto", dense, dropout_p=0.1) == "reference"
+    dense, learnt = torch.zeros(3, 5, 5), torch.zeros(3, 5, 5, requires_grad=True)
+    parts_learn = FACTORS._replace(query=torch.zeros(3, 5, 8, requires_grad=True))
+    assert {choice("auto", bias) for bias in (learnt, parts_learn)} == {"reference"}
+    assert choice("auto", dense, dropout_p=0.1) == "reference"
     assert choice("auto", dense) == choice("auto") == choice("auto", learnt, dtype=torch.bfloat16) == "sdpa"
-    assert choice("auto", factors) == "sdpa" and choice("auto", factors, "cuda") == "factors"
-    assert choice("auto", by_distance, "cuda") == choice("auto", learnt, "cuda", dropout_p=0.1) == "sdpa"
+    assert choice("auto", FACTORS) == "sdpa" and choice("auto", FACTORS, "cuda") == "factors"
+    assert choice("auto", BY_DISTANCE, "cuda") == choice("auto", learnt, "cuda", dropout_p=0.1) == "sdpa"
     with torch.no_grad():
         assert choice("auto", learnt) == "sdpa"
 
@@ -171,17 +182,20 @@ def test_backends_that_cannot_take_the_tensors():
     assert choice("triton", device="cuda") == "triton"
     assert choice("triton") == choice("triton", device="cuda", width=129) == "sdpa"
     assert choice("triton", device="cuda", dtype=torch.float64) == "sdpa"
-    assert choice("factors", torch.zeros(3, 5, 5)) == "sdpa"
+    assert choice("factors", torch.zeros(3, 5, 5)) == choice("factors", BY_DISTANCE) == "sdpa"
+
+
+def parts(backend, terms, device="cuda", dtype=torch.float32, width=64):
+    return takes_parts(backend, terms, torch.device(device), dtype, width)
 
 
 def test_who_gets_parts_and_tokens_side_by_side():
-    assert prefers_structured("triton", "cuda", 2048, 64) and not prefers_structured("triton", "cuda", 2047, 64)
-    assert prefers_structured("triton", "cuda", 16, 64, segments=True)
-    assert not prefers_structured("triton", "cuda", 2048, 129)
-    assert prefers_structured("auto", "cuda", 16, 64, in_factors=True) and not prefers_structured(
-        "auto", "cuda", 16, 64
-    )
-    assert not prefers_structured("auto", "cpu", 16, 64, in_factors=True)
-    assert prefers_structured("factors", "cpu", 16, 64, in_factors=True) and prefers_structured("flex", "cpu", 16, 64)
+    long, pairs = BY_DISTANCE._replace(length=2048), BY_DISTANCE._replace(segments=torch.zeros(2, 5).bool())
+    assert parts("triton", long) and not parts("triton", long._replace(length=2047))
+    assert parts("triton", pairs) and not parts("triton", pairs._replace(segments=torch.zeros(1, 1).bool()))
+    assert not parts("triton", long, width=129) and not parts("triton", long, dtype=torch.float64)
+    assert parts("auto", FACTORS) and not parts("auto", BY_DISTANCE) and not parts("auto", FACTORS, "cpu")
+    assert parts("factors", FACTORS, "cpu") and not parts("factors", BY_DISTANCE, "cpu")
+    assert parts("flex", BY_DISTANCE, "cpu") and not parts("sdpa", FACTORS)
     assert takes_packed("triton", "cuda", torch.bfloat16, 64) and takes_packed("flex", "cuda", torch.float32, 64)
     assert not takes_packed("auto", "cuda", torch.bfloat16, 64) and not takes_packed("flex", "cpu", torch.float32, 64)

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from tupe.attention import biased_attention, packed_attention
-from tupe.position import StructuredBias
-from tupe.util import UserError
+from tupe.position import Terms
 
 B, H, T, D, SCALE = 2, 2, 24, 16, 0.2
 LENGTHS = (24, 9)
@@ -19,7 +18,8 @@ def normal(*shape, seed):
 
 
 QUERY, KEY, VALUE = (normal(B, H, T, D, seed=seed) for seed in range(3))
-PARTS = StructuredBias(
+PARTS = Terms(
+    length=T,
     query=normal(H, T, 8, seed=3),
     key=normal(H, T, 8, seed=4),
     relative=normal(H, 2 * T - 1, seed=5),
@@ -32,8 +32,8 @@ BIASES = {
     "dense": normal(H, T, T, seed=8),
     "of each sequence": normal(B, 1, T, T, seed=9),
     "all parts": PARTS,
-    "distances": StructuredBias(relative=PARTS.relative, theta=PARTS.theta),
-    "factors": StructuredBias(PARTS.query, PARTS.key),
+    "distances": Terms(T, relative=PARTS.relative, theta=PARTS.theta),
+    "factors": Terms(T, 0, PARTS.query, PARTS.key),
 }
 
 
@@ -78,5 +78,5 @@ def test_features_of_a_model(name):
 
 
 def test_dropout_is_refused():
-    with pytest.raises(UserError, match="Set attention_dropout=0"):
+    with pytest.raises(ValueError, match="Set attention_dropout=0"):
         biased_attention(QUERY, KEY, VALUE, scale=SCALE, dropout_p=0.1, training=True, backend="flex")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.largest_tensor import LargestTensor
+from tests.encoder.largest_tensor import LargestTensor
 from tupe.attention.kernels import check
 from tupe.attention.kernels.check import BOUNDS
-from tupe.position import StructuredBias
+from tupe.position import Terms
 from tupe.util import UserError
 
 ON_GPU = torch.cuda.is_available()
@@ -191,10 +191,10 @@ def test_structured_bias(dtype, batch, heads, t_q, t_k, factor_width, names, kin
     d_out = normal(batch, heads, t_q, 16, dtype=dtype, seed=9)
 
     def kernels(q, k, v, *values):
-        return triton_attention(q, k, v, StructuredBias(**dict(zip(shapes, values)), **sides), mask, SCALE, 0.0, causal)
+        return triton_attention(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides), mask, SCALE, 0.0, causal)
 
     def built(q, k, v, *values):
-        return exact(q, k, v, StructuredBias(**dict(zip(shapes, values)), **sides).dense(t_k), mask, causal)
+        return exact(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides).dense(), mask, causal)
 
     want = gradients(built, leaves, d_out, torch.float64)
     got = gradients(kernels, leaves, d_out, dtype)
@@ -212,7 +212,7 @@ def test_backward_under_autocast():
 
     def grads(autocast):
         query, key, value, segment = (leaf.float().requires_grad_() for leaf in leaves)
-        out = triton_attention(query, key, value, StructuredBias(segment=segment, segments=segments), None, SCALE, 0.0)
+        out = triton_attention(query, key, value, Terms(40, segment=segment, segments=segments), None, SCALE, 0.0)
         with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast):
             return torch.autograd.grad(out, (query, key, value, segment), d_out.float())
 
@@ -265,10 +265,10 @@ def test_keys_beyond_the_last_are_not_visited(structured):
     d_out = normal(2, 1, length, 16, seed=9)
 
     def kernels(q, k, v, *bias):
-        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], mask, SCALE, 0.0)
+        return triton_attention(q, k, v, Terms(length, 0, *bias) if structured else bias[0], mask, SCALE, 0.0)
 
     def built(q, k, v, *bias):
-        return exact(q, k, v, StructuredBias(*bias).dense(length) if structured else bias[0], mask)
+        return exact(q, k, v, Terms(length, 0, *bias).dense() if structured else bias[0], mask)
 
     want = gradients(built, leaves, d_out, torch.float64)
     for leaf in leaves[1:3]:
@@ -327,10 +327,10 @@ def test_dropout_is_the_same_backward(structured):
 
     def kernels(q, k, v, *bias):
         torch.manual_seed(3)
-        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], None, SCALE, p)
+        return triton_attention(q, k, v, Terms(t_q, 0, *bias) if structured else bias[0], None, SCALE, p)
 
     def built(q, k, v, *bias):
-        bias = StructuredBias(*bias).dense(t_k) if structured else bias[0]
+        bias = Terms(t_q, 0, *bias).dense() if structured else bias[0]
         return exact(q, k, v, bias, None, dropped=dropped)
 
     want = gradients(built, leaves, d_out, torch.float64)
@@ -343,7 +343,7 @@ def largest(batch, heads, length, *bias_shapes):
     leaves += [normal(*shape, seed=3 + i) for i, shape in enumerate(bias_shapes)]
 
     def kernels(q, k, v, *bias):
-        bias = StructuredBias(*bias) if len(bias) > 1 else bias[0]
+        bias = Terms(length, 0, *bias) if len(bias) > 1 else bias[0]
         return triton_attention(q, k, v, bias, None, SCALE, 0.1)
 
     with LargestTensor() as tensors:
@@ -415,7 +415,7 @@ def test_compiled_without_a_break(structured):
     mask = padding("right", 1, 20)
 
     def attend(q, k, v, *bias):
-        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], mask, SCALE, 0.0)
+        return triton_attention(q, k, v, Terms(20, 0, *bias) if structured else bias[0], mask, SCALE, 0.0)
 
     compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
     one, two = (gradients(f, leaves, d_out, torch.float32) for f in (attend, compiled))

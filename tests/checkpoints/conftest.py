@@ -16,7 +16,7 @@ from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import sha256
 
 with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
-    import tupe.transformers  # noqa: F401
+    import tupe.hf  # noqa: F401
 
 HEAD = "sentence_classification_head"
 

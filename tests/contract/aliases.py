@@ -11,8 +11,8 @@ import torch
 from fairseq.models import build_model
 from omegaconf import OmegaConf
 
+import tupe.hf
 import tupe.plugin
-import tupe.transformers
 from tests.commands import ROOT, run
 from tests.contract.fixtures.data import dictionary
 from tupe.checkpoints.load import open_checkpoint, write_checkpoint  # noqa: F401
@@ -44,7 +44,7 @@ def opened(checkpoint, data, kind=TupeModel):
 
 
 def exported_class(kind):
-    return getattr(tupe.transformers, f"TupeFor{kind}")
+    return getattr(tupe.hf, f"TupeFor{kind}")
 
 
 def _inputs_first(command, *arguments):

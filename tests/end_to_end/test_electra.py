@@ -89,7 +89,7 @@ def test_hub_and_export(whole, corpus, tmp_path, capsys):
     assert hub.extract_features(hub.encode("the cat")).shape[-1] == 32
     assert tupe("convert", "electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt") == 0
     assert "a tupe_r_tiny without a language-model head" in capsys.readouterr().out
-    pytest.importorskip("tupe.transformers")  # before Transformers, which would import a torchaudio that does not load
+    pytest.importorskip("tupe.hf")  # before Transformers, which would import a torchaudio that does not load
     transformers = pytest.importorskip("transformers")
     export = (corpus, tmp_path / "out", "--no-tokenizer")
     assert tupe("export", whole[0] / "checkpoint_last.pt", *export) == 1

@@ -63,7 +63,7 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize(("task", "metric"), [("who", "accuracy"), ("how-much", "pearson")])
 def test_from_a_row_to_a_pipeline(task, metric, data, capsys):
-    importlib.import_module("tupe.transformers")  # registers the classes
+    importlib.import_module("tupe.hf")  # registers the classes
     from transformers import pipeline
 
     folder = data / "runs" / task

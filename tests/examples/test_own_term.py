@@ -20,10 +20,10 @@ def used(corpus, tmp_path_factory):
     return folder, run("python3", "-m", "tests.examples.use_own_term", corpus, folder).stdout
 
 
-def test_trained_checked_kept_in_parts_and_described(used):
+def test_trained_checked_kept_and_described(used):
     _, printed = used
     seen = json.loads(printed.splitlines()[-1])
-    assert (seen["described"], seen["kept"], seen["parts"]) == (0, True, True)
+    assert (seen["described"], seen["kept"], seen["values"]) == (0, True, 17)
     assert "tisa_kernels: checkpoint 3, here 5" in seen["refused"]
     assert "reset((p_i U^Q)(p_j U^K)^T/sqrt(2d) + tisa(j - i))" in printed
     assert "tisa_kernels=3 (given; tupe_tiny has 5)" in printed
@@ -37,7 +37,7 @@ def test_by_hydra_it_goes_on(used, corpus):
     )  # fmt: skip
     assert [int(record["num_updates"]) for record in train_log(done.stdout)["train_inner"]] == [4, 5]
     state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
-    assert state["model"]["encoder.sentence_encoder.position_bias.relative.height"].shape == (2, 3)
+    assert state["model"]["encoder.sentence_encoder.position_bias.relative.height"].shape == (2, 3, 1)
 
 
 def test_a_checkpoint_imports_nothing(used):

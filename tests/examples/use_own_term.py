@@ -20,7 +20,6 @@ from tests.patches.conftest import trainer
 from tests.position.contract import check_term
 from tupe.analysis.checkpoint import open_encoder
 from tupe.cli.main import main
-from tupe.position import StructuredBias
 from tupe.util import UserError
 
 corpus, out = sys.argv[1:]
@@ -37,9 +36,9 @@ with pytest.MonkeyPatch.context() as patch:
     patch.setenv("TUPE_USER_DIR", OWN)
     seen["described"] = main(["describe", f"{out}/checkpoint_last.pt"])
 
-check_term(Tisa(3, 16, tisa_kernels=2))
+check_term("relative", lambda: Tisa(3, tisa_kernels=2))
 position = open_encoder(f"{out}/checkpoint_last.pt").sentence_encoder.position_bias
 with torch.no_grad():
-    seen["kept"] = position(9).bias.data_ptr() == position(7).bias.data_ptr()
-seen["parts"] = isinstance(position(9, structured=True).bias, StructuredBias)
+    seen["kept"] = position(9).query.data_ptr() == position(7).query.data_ptr()
+    seen["values"] = position(9).relative.shape[1]
 print(json.dumps(seen))

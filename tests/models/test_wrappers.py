@@ -1,15 +1,12 @@
-"""Every kind of term is the same under what replicates, shards, copies, prunes or hooks it."""
+"""Every kind of term is the same under what replicates, shards, replicates, prunes or hooks it."""
 
-import copy
 import json
-import pickle
 import subprocess
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import prune
-from torch.optim.swa_utils import AveragedModel
 
 from tests.commands import ROOT, environment
 from tests.models.small import KINDS
@@ -67,24 +64,6 @@ def test_replicated(model, pairs):
 
 @kinds
 @torch.no_grad()
-def test_copied(model, tokens):
-    want = model(tokens)[0]
-    averaged = AveragedModel(model)
-    averaged.update_parameters(model)
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), averaged):
-        torch.testing.assert_close(twin(tokens)[0], want)
-    for parameter in model.parameters():
-        parameter.mul_(1.5)
-    averaged.update_parameters(model)
-    moved = copy.deepcopy(model)
-    for parameter, mean in zip(moved.parameters(), averaged.module.parameters()):
-        parameter.copy_(mean)
-    torch.testing.assert_close(averaged(tokens)[0], moved(tokens)[0])
-    assert not torch.equal(averaged(tokens)[0], want)
-
-
-@kinds
-@torch.no_grad()
 def test_pruned(model, pairs):
     """A pruned weight is made anew before its module's `forward`, from one that goes on learning."""
     model(pairs)
@@ -104,22 +83,6 @@ def test_pruned(model, pairs):
     for module, name in whole:
         prune.remove(module, name)
     torch.testing.assert_close(model(pairs)[0], pruned)
-
-
-@kinds
-@pytest.mark.parametrize("twice", [False, True])
-def test_loaded_under_inference_mode(model, build, tokens, twice):
-    other = copy.deepcopy(model)
-    with torch.inference_mode():
-        if twice:  # its parameters then count no changes
-            other = pickle.loads(pickle.dumps(other))
-        other(tokens)
-        other.load_state_dict({name: 1.5 * p if p.is_floating_point() else p for name, p in model.state_dict().items()})
-        got = other(tokens)[0]
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.5)
-        torch.testing.assert_close(got, model(tokens)[0])
 
 
 def projections(model):

@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.models.small import small_batch, small_dictionary, small_model
-from tupe.models.layer import TupeEncoderLayer
+from tupe.encoder.layer import Layer
 
 CPU = torch.device("cpu")
 
@@ -32,7 +32,7 @@ def terms_of(model):
 
 
 def fsdp1(model):
-    policy = ModuleWrapPolicy({TupeEncoderLayer})
+    policy = ModuleWrapPolicy({Layer})
     return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=False, device_id=CPU)
 
 

@@ -1,58 +1,55 @@
-"""What `PositionBias`, its cache, structured biases and exports rely on in a term, for tests of terms."""
+"""What `PositionBias`, its cache, 16-bit models and meta devices rely on in a term, for tests of terms."""
 
 import copy
 
 import torch
-from torch import nn
+from torch.func import functional_call
 
-from tupe.position import PositionBias, RelativeTerm, Reset, StructuredBias
-from tupe.position.length import Span
+from tupe.position import PositionBias
 
 LENGTH = 12
 
 
-class Bias(nn.Module):
-    """The bias for as many positions as the input has rows."""
-
-    def __init__(self, position):
-        super().__init__()
-        self.position = position
-
-    def forward(self, x):
-        return self.position(x.shape[0]).bias
+def drawn(module):
+    """`module` with parameters far from their small initial values, so that a wrong term shows."""
+    torch.manual_seed(0)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    return module
 
 
-def check_term(term, graphs=True):
-    """Assert that a relative or absolute term does what it must at up to 12 positions."""
-    pair = (None, term) if isinstance(term, RelativeTerm) else (term, None)
-    whole = term(LENGTH)
-    assert whole.shape[1:] == (LENGTH, LENGTH) and whole.dtype == torch.float32 and whole.isfinite().all()
-    assert copy.deepcopy(term).bfloat16()(LENGTH).dtype == torch.float32
-    for given in ((LENGTH, None, 0), (1, None, LENGTH - 1), (6, LENGTH, 6), (LENGTH, 1, 0)):
-        span = Span.of(*given)
-        torch.testing.assert_close(term(*given), whole[:, span.queries, span.keys])
-    weights = torch.linspace(-1, 1, whole.numel()).sin().view_as(whole)
-    for reset in (None, Reset(len(whole))):
-        position = PositionBias(*pair, reset)
-        dense, parts = (position.compute(LENGTH, structured).bias for structured in (False, True))
-        parts = parts.dense(LENGTH) if isinstance(parts, StructuredBias) else parts
-        torch.testing.assert_close(parts, dense)
-        if parameters := [*term.parameters()]:
-            gradients = [torch.autograd.grad((out * weights).sum(), parameters) for out in (dense, parts)]
-            torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
-            assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients[0])
-    position = PositionBias(*pair).eval()
-    with torch.no_grad():
-        for _ in range(2):  # the cache follows the parameters
-            torch.testing.assert_close(position(LENGTH).bias, term(LENGTH))
-            for parameter in term.parameters():
-                parameter.mul_(1.01).add_(0.01)
-        if not graphs:
-            return
-        module, sizes = Bias(position), ({0: torch.export.Dim("n", min=2, max=LENGTH)},)
-        torch._dynamo.reset()
-        compiled = torch.compile(module, dynamic=True, fullgraph=True, backend="eager")
-        exported = torch.export.export(module, (torch.zeros(LENGTH),), dynamic_shapes=sizes).module()
-        for length in (5, 7, LENGTH):
-            for made in (compiled, exported):
-                torch.testing.assert_close(made(torch.zeros(length)), term(length))
+def on_meta(build, state):
+    """What `build()` makes on the meta device, given memory and this state."""
+    with torch.device("meta"):
+        module = build()
+    module.to_empty(device="cpu").load_state_dict(state)
+    return module
+
+
+def check_term(side, build):
+    """Assert that what `build()` makes, an `absolute` or a `relative` term, does what it must."""
+    term = drawn(build())
+    distance = torch.arange(1 - LENGTH, LENGTH)
+    if side == "relative":
+        parts = [(term(distance)[:, 3:8], term(distance[3:8]))]
+    else:
+        parts = [(whole[:, :5], part) for whole, part in zip(term(LENGTH), term(5))]
+        parts = [(whole[..., : part.shape[-1]], part) for whole, part in parts]
+    for whole, part in parts:  # each distance, or position, by itself
+        torch.testing.assert_close(part, whole)
+
+    bias = PositionBias(**{side: term})(LENGTH).bias
+    assert bias.shape[1:] == (LENGTH, LENGTH) and bias.dtype == torch.float32 and bias.isfinite().all()
+    made = on_meta(lambda: PositionBias(**{side: build()}), {f"{side}.{k}": v for k, v in term.state_dict().items()})
+    assert torch.equal(made(LENGTH).bias, bias)
+    for module in made.modules():  # a state does not fill these
+        assert not any(module.get_buffer(name).numel() for name in module._non_persistent_buffers_set)
+
+    half, exact = (PositionBias(**{side: copy.deepcopy(term).bfloat16()}) for _ in range(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded, bias = half(LENGTH).bias, exact.double()(LENGTH).bias
+    torch.testing.assert_close(rounded, bias.float(), rtol=1e-4, atol=1e-4)
+    if parameters := dict(exact.named_parameters()):
+        assert bias.dtype == torch.float64
+        run = lambda *values: functional_call(exact, dict(zip(parameters, values)), (4,)).bias  # noqa: E731
+        assert torch.autograd.gradcheck(run, tuple(parameters.values()))

@@ -1,33 +1,14 @@
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tupe.position import Reset, UntiedAbsolute, reset_cls
-
-
-@given(st.integers(1, 9), st.integers(1, 4))
-def test_reset_cell_by_cell(length, heads):
-    v, theta = torch.randn(heads, length, length), torch.randn(2, heads)
-    out = reset_cls(v, theta)
-    for h in range(heads):
-        for i in range(length):
-            for j in range(length):
-                expected = theta[0, h] if i == 0 else theta[1, h] if j == 0 else v[h, i, j]
-                assert out[h, i, j] == expected
+from tests.position.contract import drawn
+from tupe.position import Reset, UntiedAbsolute
 
 
 def test_theta_is_a_correlation_of_its_own_vectors():
-    absolute = UntiedAbsolute(4, 8, 2)
-    reset = Reset(2, 8)
-    query, key = absolute.project(reset.vectors)  # (H, 2, d_h)
-    expected = torch.stack([(query[:, k] * key[:, k]).sum(-1) / 8**0.5 for k in range(2)])
-    torch.testing.assert_close(reset(absolute), expected)
-
-
-def test_scalars_without_projections():
-    reset = Reset(3)
-    assert [p.shape for p in reset.parameters()] == [(2, 3)]
-    torch.testing.assert_close(reset(), reset.scalars)
+    absolute, reset = drawn(UntiedAbsolute(4, 8, 2)), drawn(Reset(2, 8))
+    p = torch.nn.functional.layer_norm(reset.vectors, (8,), absolute.layer_norm.weight, absolute.layer_norm.bias)
+    query, key = (side(p).unflatten(-1, (2, 4)) for side in (absolute.query, absolute.key))  # 2 H d_h
+    torch.testing.assert_close(reset(absolute), (query * key).sum(-1) / 8**0.5)
 
 
 def test_conventions_differ_only_with_a_relative_term():

@@ -1,26 +1,20 @@
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tupe.position import SegmentAttention, SegmentTable, segment_ids
+from tests.position.contract import drawn
+from tupe.position import SegmentAttention, segment_ids
+from tupe.position.segment import segment_bias
 
 BOS, PAD, EOS, WORD = 0, 1, 2, 7
 
 
-def test_a_pair():
-    tokens = [BOS, WORD, WORD, EOS, EOS, WORD, EOS, PAD, PAD]
-    assert segment_ids(torch.tensor([tokens]), EOS).tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 1]]
-
-
-def test_single_sentences_and_truncated_pairs():
+def test_pairs_single_sentences_and_truncated_pairs():
     rows = [
-        [BOS, WORD, WORD, WORD, EOS],
-        [BOS, WORD, EOS, PAD, PAD],
-        [BOS, WORD, EOS, WORD, EOS],  # separators that do not follow each other: sentences of one text
-        [BOS, WORD, WORD, EOS, EOS],  # the second sentence cut away but for its separator
-        [BOS, WORD, WORD, WORD, WORD],
+        [BOS, WORD, EOS, EOS, WORD, EOS, PAD],
+        [BOS, WORD, EOS, PAD, PAD, PAD, PAD],
+        [BOS, WORD, EOS, WORD, WORD, EOS, PAD],  # separators that do not follow each other: sentences of one text
+        [BOS, WORD, WORD, WORD, WORD, EOS, EOS],  # the second sentence cut away but for its separator
     ]
-    expected = [[0] * 5, [0] * 5, [0] * 5, [0, 0, 0, 0, 1], [0] * 5]
+    expected = [[0, 0, 0, 1, 1, 1, 1], [0] * 7, [0] * 7, [0, 0, 0, 0, 0, 0, 1]]
     assert segment_ids(torch.tensor(rows), EOS).tolist() == expected
 
 
@@ -30,34 +24,12 @@ def test_one_separator_as_in_bert():
     assert segment_ids(torch.tensor(rows), EOS, separators=1).tolist() == expected
 
 
-@given(st.lists(st.lists(st.sampled_from([EOS, WORD]), min_size=6, max_size=6), min_size=1, max_size=4))
-def test_token_by_token(rows):
-    for row, segments in zip(rows, segment_ids(torch.tensor(rows), EOS).tolist()):
-        second = False
-        for i, segment in enumerate(segments):
-            second = second or (i > 0 and row[i - 1] == row[i] == EOS)
-            assert segment == second
-
-
 def test_attention_is_its_equation():
-    term = SegmentAttention(num_heads=3, num_layers=2)
-    segments = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]).bool()
-    for layer in range(2):
-        out = term(segments, layer)
-        assert out.shape == (2, 3, 4, 4)
-        for b, h, i, j in torch.cartesian_prod(*map(torch.arange, out.shape)).tolist():
-            assert out[b, h, i, j] == term.weight[layer, h, int(segments[b, i]), int(segments[b, j])]
-
-
-def test_table_is_its_rows():
-    term = SegmentTable(5)
-    segments = torch.tensor([[0, 1, 1]]).bool()
-    torch.testing.assert_close(term(segments)[0], term.weight[[0, 1, 1]])
-
-
-def test_gradients():
-    term = SegmentAttention(2).double()
-    segments = torch.tensor([[0, 1, 1], [0, 0, 1]]).bool()
-    assert torch.autograd.gradcheck(
-        lambda weight: torch.func.functional_call(term, {"weight": weight}, (segments,)), (term.weight,)
-    )
+    term, segments = drawn(SegmentAttention(num_heads=3, num_layers=2)), torch.tensor([[0, 0, 1], [0, 0, 0]]).bool()
+    values = term()
+    assert torch.equal(values.unflatten(0, (2, 3)), term.weight)  # of all layers
+    out = segment_bias(values, segments)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, out.shape)).tolist():
+        assert out[b, h, i, j] == values[h, int(segments[b, i]), int(segments[b, j])]
+    assert torch.equal(term.bfloat16()(), term.weight.flatten(0, 1).float())
+    assert torch.autograd.gradcheck(lambda v: segment_bias(v, segments), (values.detach().double().requires_grad_(),))

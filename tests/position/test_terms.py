@@ -1,83 +1,85 @@
-"""Every term does what `PositionBias`, its cache, kernels and exports rely on."""
+"""`Terms`: the dense bias is its equation, and what is sliced, split and expanded is a part of it."""
 
 import pytest
 import torch
-from torch import nn
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.position.contract import check_term
-from tupe.position import (
-    AlibiRelative,
-    BucketedRelative,
-    ClippedRelative,
-    FireRelative,
-    FreeAbsolute,
-    KerpleRelative,
-    LowRankAbsolute,
-    ParametricRelative,
-    PositionBias,
-    StructuredBias,
-    Term,
-    UnbinnedRelative,
-    UntiedAbsolute,
-    registry,
-)
-from tupe.position.length import Span
+from tupe.position import Terms
+from tupe.position.terms import skew, toeplitz
 
-TERMS = {
-    "untied": lambda: UntiedAbsolute(16, 8, 2),
-    "low rank": lambda: LowRankAbsolute(16, 3, 2),
-    "free": lambda: FreeAbsolute(16, 2),
-    "T5": lambda: BucketedRelative(2),
-    "clipped": lambda: ClippedRelative(2, 4),
-    "unbinned": lambda: UnbinnedRelative(2, 16),
-    "parametric": lambda: ParametricRelative(8, 2, 4, 5),
-    "ALiBi": lambda: AlibiRelative(3),
-    "ALiBi, learnt": lambda: AlibiRelative(3, relative_sides="learned"),
-    "KERPLE": lambda: KerpleRelative(3),
-    "FIRE": lambda: FireRelative(3, 12),
-    "FIRE, shorter": lambda: FireRelative(3, 12, fire_width=5, fire_length=4.0),
-}
-IN_GRAPHS = ("untied", "T5", "ALiBi", "KERPLE", "FIRE")
+SEGMENTS = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]).bool()
 
 
-@pytest.mark.parametrize("name", TERMS)
-def test_ours(name):
+def normal(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def parts(heads=2, n=4, m=6, **others):
     torch.manual_seed(0)
-    check_term(TERMS[name](), graphs=name in IN_GRAPHS)
+    query, key = normal(heads, n, 3), normal(heads, m, 3)
+    return Terms(n, query=query, key=key, relative=normal(heads, n + m - 1), theta=normal(2, heads), **others)
 
 
-@pytest.mark.parametrize("kind", [AlibiRelative, KerpleRelative])
-def test_a_decoder_has_the_past_alone(kind):
-    sides = {"relative_sides": "learned"} if kind is AlibiRelative else {}
-    check_term(kind(3, bidirectional=False, **sides), graphs=False)
+@pytest.mark.parametrize("first", [0, 3])
+def test_dense_is_the_equation(first):
+    """Of which the reset is that of row and column 0, wherever the first query stands."""
+    terms = parts()._replace(first=first)
+    for h in range(2):
+        for i in range(4):
+            for j in range(6):
+                want = terms.query[h, i] @ terms.key[h, j] + terms.relative[h, j - i + 3]
+                want = terms.theta[0, h] if first + i == 0 else terms.theta[1, h] if j == 0 else want
+                torch.testing.assert_close(terms.bias[h, i, j], want)
 
 
-class Slopes(nn.Module, Term):
-    """`-slope |j - i|`, dense alone."""
-
-    def __init__(self, heads=2):
-        super().__init__()
-        self.slope = nn.Parameter(torch.linspace(0.1, 1, heads))
-
-    def forward(self, length, num_keys=None, query_offset=0):
-        span = Span.of(length, num_keys, query_offset)
-        query = torch.arange(query_offset, query_offset + length).unsqueeze(-1)
-        return -self.slope.float()[:, None, None] * (query - torch.arange(span.num_keys)).abs()
+def test_segments_are_added_after_the_reset():
+    square, values = parts(m=4), normal(2, 2, 2)
+    dense = square._replace(segment=values, segments=SEGMENTS).dense()
+    for b, sides in enumerate(SEGMENTS.long()):
+        torch.testing.assert_close(dense[b], square.dense() + values[:, sides][:, :, sides])
+    alone = Terms(4, segment=values, segments=SEGMENTS)
+    torch.testing.assert_close(alone.dense()[0, :, 2, 1], values[:, 1, 0])
+    assert Terms(4, segment=values, segments=SEGMENTS[:1, :1]).bias.shape == (2, 1, 1)  # of the whole batch
 
 
-def test_a_term_without_parts_is_dense_and_kept():
-    check_term(Slopes(), graphs=False)
-    position = PositionBias(None, Slopes()).eval()
-    assert not isinstance(position(7, structured=True).bias, StructuredBias)
-    with torch.no_grad():
-        assert position(7).bias.data_ptr() == position(5).bias.data_ptr()
+@pytest.mark.parametrize("given", [(4, None, 0), (2, None, 0), (3, 3, 0), (1, None, 3), (2, 4, 1), (1, 1, 3)])
+def test_a_slice_is_a_part_of_the_bias(given):
+    length, num_keys, first = given
+    others = {name: normal(2, 4, 5) for name in ("rotation", "content_query", "content_key")}
+    square = parts(m=4, distances=torch.arange(-4, 5)[:, None], **others)
+    found, rows, keys = square.slice(*given), slice(first, first + length), num_keys or first + length
+    torch.testing.assert_close(found.bias, square.bias[:, rows, :keys])
+    for name in ("rotation", "content_query"):
+        assert torch.equal(getattr(found, name), others[name][:, rows])
+    assert torch.equal(found.content_key, others["content_key"][:, :keys])
+    assert found.distances.flatten().tolist() == [*range(-first - length, first + length + 1)]
 
 
-def test_registering(monkeypatch):
-    monkeypatch.setattr(registry, "REGISTRY", {"absolute": {}, "relative": {}})
-    assert registry.register_relative("slopes", heads="how many")(Slopes) is Slopes
-    assert registry.registered_options() == {"heads": (2, "how many")}
-    registry.register_relative("slopes", heads="how many")(Slopes)  # its module, imported again
-    assert (registry.own_terms("absolute"), registry.own_terms("relative")) == ([], ["slopes"])
-    with pytest.raises(AssertionError, match="relative=slopes is taken"):
-        registry.register_relative("slopes")(nn.Identity)
+def test_layers_that_do_not_share_are_more_heads():
+    shape = (6, 4, 5)
+    terms = parts(
+        6, m=4, segment=normal(6, 2, 2), segments=SEGMENTS, content_query=normal(*shape), rotation=normal(2, 4)
+    )
+    for layer, own in enumerate(terms.split(3)):
+        heads = slice(2 * layer, 2 * layer + 2)
+        torch.testing.assert_close(own.bias, terms.bias[:, heads], rtol=0, atol=0)
+        assert torch.equal(own.content_query, terms.content_query[heads]) and own.rotation is terms.rotation
+
+
+def test_a_term_of_one_head_is_that_of_all():
+    terms = parts(heads=1, m=4, segment=normal(1, 2, 2), segments=SEGMENTS)
+    torch.testing.assert_close(terms.expand(3).bias, terms.bias.expand(-1, 3, -1, -1))
+    wide = terms._replace(query=normal(3, 4, 3))
+    torch.testing.assert_close(wide.bias[:, :, 1:, 1:], wide.expand(3).bias[:, :, 1:, 1:])
+
+
+@given(st.integers(1, 9), st.integers(1, 9))
+def test_skew_and_toeplitz_cell_by_cell(n, m):
+    by_distance, values = torch.randn(2, n, n + m + 1), torch.randn(2, n + m - 1)
+    skewed, laid = skew(by_distance), toeplitz(values, n)
+    for i in range(n):
+        for j in range(m):
+            assert torch.equal(skewed[:, i, j], by_distance[:, i, n + j - i])
+            assert torch.equal(laid[:, i, j], values[:, n - 1 + j - i])
+    assert skewed.data_ptr() == by_distance[:, 0, n:].data_ptr()  # a view

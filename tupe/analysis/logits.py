@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.linalg import matrix_rank
 
 from tupe.analysis.figure import Matrices, colour, folded, new_figure
-from tupe.models.layer import SelfAttention
+from tupe.encoder.layer import Attended, SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
-from tupe.position import DisentangledRelative, PositionTerms
+from tupe.position import DisentangledRelative, Terms
 
 
 @torch.no_grad()
@@ -29,28 +29,29 @@ def layer_logits(encoder: Encoder, tokens: Tensor) -> list[Tensor]:
     The encoder becomes float64.
     """
     found = []
-    for attention, x, position in _attention_inputs(encoder, tokens):
-        query, key, _, bias = attention.with_terms(*_heads(attention, x, position), position)
+    for attention, x, (_, terms, bias) in _attention_inputs(encoder, tokens):
+        query, key, _ = _heads(attention, x, terms)
+        query, key, bias = attention.with_terms(query, key, terms, bias)
         logits = attention.scale * query @ key.transpose(-2, -1)
         found.append(logits if bias is None else logits + bias)
     return found
 
 
-def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttention, Tensor, PositionTerms]]:
+def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttention, Tensor, Attended]]:
     """Return the attention of each layer with its arguments."""
-    found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
+    found: list[tuple[SelfAttention, Tensor, Attended]] = []
     stack = encoder.double().sentence_encoder
     with contextlib.ExitStack() as hooks:
         for attention in (layer.self_attn for layer in stack.layers):
-            hook = attention.register_forward_pre_hook(lambda module, x: found.append((module, x[0], *x[1])))
+            hook = attention.register_forward_pre_hook(lambda module, x: found.append((module, x[0], x[2][0])))
             hooks.enter_context(hook)
         stack(tokens, num_tokens=tokens.numel())
     return found
 
 
-def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tuple[Tensor, Tensor, Tensor]:
+def _heads(attention: SelfAttention, x: Tensor, terms: Terms) -> tuple[Tensor, ...]:
     """Return queries, keys and values of `x` `(B, n, d)`, without padding."""
-    return attention.heads(attention.rotated(attention.projected(x), position), None)
+    return attention.heads(attention.project(x), terms.rotation, None)
 
 
 @torch.no_grad()
@@ -59,7 +60,7 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
 
     Tokens are `(B, n)`, without padding. The encoder has no `attention_window`, and becomes float64.
     """
-    attention, x, terms = _attention_inputs(encoder, tokens)[0]
+    attention, x, (_, terms, bias) = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
     positions = None
     if stack.input_positions is not None:
@@ -74,10 +75,12 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
         x = words + positions
 
     query, key, _ = _heads(attention, x, terms)
-    position_query, position_key = terms.query, terms.key
+    position_query, position_key = terms.content_query, terms.content_key
     if positions is not None:
         zero = _heads(attention, torch.zeros_like(x), terms)
-        position_query, position_key = (of - bias for of, bias in zip(_heads(attention, positions, terms)[:2], zero))
+        position_query, position_key = (
+            of - constant for of, constant in zip(_heads(attention, positions, terms)[:2], zero)
+        )
         query, key = query - position_query, key - position_key
     pairs = {"word to word": (query, key)}
     if position_query is not None:
@@ -88,12 +91,12 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
     for name, query, key in asking:  # relative vectors multiply words, and positions where these were added
         if isinstance(attention.relative, DisentangledRelative):
-            both = attention.relative.products(query, key, terms.embeddings, attention.scale, attention.part)
+            both = attention.relative.products(query, key, attention.scale, terms.distances, attention.part)
             found[f"{name} to distance"], found[f"distance to {name}"] = both
         elif attention.relative is not None:
-            found[f"{name} to distance"] = attention.relative(query, attention.scale)
-    if terms.bias is not None:
-        found["position to position, a term of its own"] = terms.bias
+            found[f"{name} to distance"] = attention.relative(query, key, attention.scale)
+    if bias is not None:
+        found["position to position, a term of its own"] = bias
     return {name: value.mean(0) if value.ndim == 4 else value.detach() for name, value in found.items()}
 
 
@@ -134,7 +137,7 @@ def logit_ranks(encoder: Encoder, tokens: Tensor) -> tuple[Tensor, Tensor | None
     logits = torch.stack(layer_logits(encoder, tokens))  # L B H n m
     assert logits.isfinite().all(), "logits that are not finite have no rank"  # LAPACK would return one
     ranks = matrix_rank(logits, rtol=1e-6).double().mean(1)
-    bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
+    bias = encoder.sentence_encoder.position_bias(tokens.shape[1]).bias
     return ranks, None if bias is None else matrix_rank(bias, rtol=1e-6)
 
 

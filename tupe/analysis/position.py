@@ -37,7 +37,7 @@ def position_correlation(encoder: Encoder, length: int | None = None, tied: bool
     terms = position(length or args.max_positions)
     values = terms.bias
     if args.absolute == "untied_cross":  # BERT-A^d has it as one of four products
-        product = stack.layers[0].self_attn.scale * terms.query @ terms.key.mT
+        product = stack.layers[0].self_attn.scale * terms.content_query @ terms.content_key.mT
         values = product if values is None else product + values
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
     layers = [f"layer {layer + 1}" for layer in range(args.encoder_layers)]

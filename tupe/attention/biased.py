@@ -4,7 +4,6 @@ import functools
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,8 @@ from tupe.attention.factors import factors, has_only_factors, widen
 from tupe.attention.flex import flex
 from tupe.attention.reference import reference
 from tupe.attention.sdpa import sdpa
-from tupe.position.structured import StructuredBias
-from tupe.tracing import is_transformed
+from tupe.layers import is_transformed
+from tupe.position.terms import Terms
 
 log_once = functools.cache(logging.getLogger(__name__).info)
 
@@ -22,45 +21,27 @@ log_once = functools.cache(logging.getLogger(__name__).info)
 STRUCTURED_LENGTH = 2048
 
 
-def triton(query: Tensor, *arguments: Any) -> Tensor:
-    """Compute attention with the Triton kernels, after their self-check, with the arguments of `triton_attention`."""
-    from tupe.attention.kernels.check import self_check
-    from tupe.attention.triton_attention import triton_attention  # needs Triton
-
-    if query.device.type == "cuda":
-        self_check(query.device, query.dtype)
-    return triton_attention(query, *arguments)
+#: The name of a backend, for `backend=` of `biased_attention` -> its function. `tupe.attention` adds `triton`.
+BACKENDS: dict[str, Callable[..., Tensor]] = {"reference": reference, "sdpa": sdpa, "factors": factors, "flex": flex}
 
 
-#: The name of a backend, for `backend=` of `biased_attention` -> its function.
-BACKENDS: dict[str, Callable[..., Tensor]] = {
-    "reference": reference,
-    "sdpa": sdpa,
-    "triton": triton,
-    "factors": factors,
-    "flex": flex,
-}
-
-
-def choose_backend(
-    backend: str, query: Tensor, bias: Tensor | StructuredBias | None, dropout_p: float = 0.0
-) -> Callable[..., Tensor]:
-    """Return the function of `backend`; `auto` is decided here, and so is a backend that cannot take these tensors."""
+def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dropout_p: float = 0.0) -> str:
+    """Return the name of the backend: `auto` is decided here, and so is a backend that cannot take these tensors."""
     if is_transformed():  # fused kernels do not support every transform of torch.func
-        return reference
+        return "reference"
     if backend == "triton" and not fits_kernels(query.device, query.dtype, query.shape[-1]):
         backend = "auto"
     if backend == "factors" and not has_only_factors(bias):
         backend = "auto"
     if backend != "auto":
-        return BACKENDS[backend]
+        return backend
     if query.device.type != "cpu":
-        return factors if has_only_factors(bias) else sdpa
-    parts = bias if isinstance(bias, StructuredBias) else (bias,)
-    learns = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts)
+        return "factors" if has_only_factors(bias) else "sdpa"
+    parts = bias if isinstance(bias, Terms) else (bias,)
+    learns = torch.is_grad_enabled() and any(isinstance(part, Tensor) and part.requires_grad for part in parts)
     if (learns or dropout_p > 0) and query.dtype in (torch.float32, torch.float64):
-        return reference  # SDPA has no fused kernel for these on a CPU
-    return sdpa  # on a CPU wider heads take 1.1 to 1.9 times its time
+        return "reference"  # SDPA has no fused kernel for these on a CPU
+    return "sdpa"  # on a CPU wider heads take 1.1 to 1.9 times its time
 
 
 def fits_kernels(device: torch.device, dtype: torch.dtype, width: int) -> bool:
@@ -69,33 +50,25 @@ def fits_kernels(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     return runs and dtype in (torch.float16, torch.bfloat16, torch.float32) and width <= 128
 
 
-def prefers_structured(
-    backend: str,
-    device: torch.device | str,
-    length: int,
-    width: int,
-    segments: bool = False,
-    in_factors: bool = False,
-    dtype: torch.dtype = torch.float32,
-) -> bool:
-    """Tell whether `biased_attention` should get a structured bias.
+def takes_parts(backend: str, terms: Terms, device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
+    """Tell whether `biased_attention` should get the parts of a bias, `terms`, or else the dense bias.
 
-    `width` is that of the heads or of the bias's factors, whichever is greater; `segments` tells whether sequences
-    differ in their segments, `in_factors` whether the structured bias would have no values by distance.
+    `device` and `dtype` are those of queries, whose heads are `head_dim` wide.
     """
-    device = torch.device(device)
+    width = head_dim if terms.query is None else max(head_dim, terms.query.shape[-1])
     if backend == "triton" and fits_kernels(device, dtype, width):
-        return segments or length >= STRUCTURED_LENGTH
+        differ = terms.segments is not None and terms.segments.numel() > 1
+        return differ or terms.length >= STRUCTURED_LENGTH
     if backend in ("auto", "triton"):  # on a GPU a fused kernel would read a dense bias once per sequence
-        return in_factors and device.type == "cuda"
-    return backend == "flex" or (backend == "factors" and in_factors)
+        return has_only_factors(terms) and device.type == "cuda"
+    return backend == "flex" or (backend == "factors" and has_only_factors(terms))
 
 
 def biased_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | StructuredBias | None = None,
+    bias: Tensor | Terms | None = None,
     *,
     key_padding_mask: Tensor | None = None,
     scale: float,
@@ -110,8 +83,8 @@ def biased_attention(
         query: `(B, H, T_q, d_h)`, float16, bfloat16, float32 or float64.
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
-        bias: floating, broadcastable to `(B, H, T_q, T_k)`, added to the logits after scaling; -inf hides a key. A
-            `StructuredBias` takes memory linear in the lengths on `triton`, `flex` and `factors`.
+        bias: floating, broadcastable to `(B, H, T_q, T_k)`, added to the logits after scaling; -inf hides a key. Or the
+            `Terms` whose bias it is: `triton`, `flex` and `factors` then take memory linear in the lengths.
         key_padding_mask: `(B, T_k)` bool, true at padding. If bias and padding hide all keys of a row, its output and
             its gradient are zero.
         scale: factor of the product of query and key, `PositionBias.scale(d_h)`, `1 / sqrt(2 d_h)` in TUPE.
@@ -135,16 +108,19 @@ def biased_attention(
     """
     if key.shape[2] == 0:  # nothing to attend to
         return torch.zeros_like(query)
+    if isinstance(bias, Terms) and bias.theta is not None and bias.first:
+        bias = bias.dense()  # the others reset the first row
     dropout_p = dropout_p if training else 0.0
-    attend = choose_backend(backend, query, bias, dropout_p)
+    backend = choose_backend(backend, query, bias, dropout_p)
+    attend = BACKENDS[backend]
     if not torch.compiler.is_compiling():
-        log_once(f"attention by {attend.__name__}")
-    if attend in (triton, flex):
+        log_once(f"attention by {backend}")
+    if backend in ("triton", "flex"):
         return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
-    if isinstance(bias, StructuredBias) and attend is factors:
+    if isinstance(bias, Terms) and backend == "factors":
         (query, key), bias = widen(query, key, bias, scale), None
-    elif isinstance(bias, StructuredBias):
-        bias = bias.dense(key.shape[2])
+    elif isinstance(bias, Terms):
+        bias = bias.dense()
     if causal:
         bias = hide_future(query, key, bias)
     return attend(query, key, value, bias, key_padding_mask, scale, dropout_p)

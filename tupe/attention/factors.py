@@ -15,15 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tupe.attention.sdpa import sdpa
-from tupe.position.structured import StructuredBias
+from tupe.position.terms import Terms
 
 
-def has_only_factors(bias: Tensor | StructuredBias | None) -> bool:
+def has_only_factors(bias: Tensor | Terms | None) -> bool:
     """Tell whether a bias can become columns of queries and keys."""
-    return isinstance(bias, StructuredBias) and bias.relative is None
+    return isinstance(bias, Terms) and bias.query is not None and bias.query.shape[-1] <= 192 and bias.relative is None
 
 
-def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tuple[Tensor, Tensor]:
+def widen(query: Tensor, key: Tensor, bias: Terms, scale: float) -> tuple[Tensor, Tensor]:
     """Append the columns of `bias` to queries and keys: `(B, H, T, w)`, `w` a multiple of 8 for the fused kernels.
 
     Args:
@@ -32,7 +32,8 @@ def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tup
         bias: a bias without `relative`.
         scale: the scale with which attention will multiply their product.
     """
-    pos_q, pos_k, _, theta, segment, segments = bias.expand(query.shape[1])
+    bias = bias.expand(query.shape[1])
+    pos_q, pos_k, theta, segment, segments = bias.query, bias.key, bias.theta, bias.segment, bias.segments
     queries, keys = [], []
     if pos_q is not None and pos_k is not None:
         pos_q = pos_q / scale

@@ -5,15 +5,14 @@ import functools
 import torch
 from torch import Tensor
 
-from tupe.position.structured import StructuredBias
-from tupe.util import UserError
+from tupe.position.terms import Terms
 
 
 def flex(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | StructuredBias | None,
+    bias: Tensor | Terms | None,
     key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
@@ -29,7 +28,7 @@ def flex(
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # a second
 
     if dropout_p > 0:
-        raise UserError("attention_backend=flex cannot drop attention weights. Set attention_dropout=0.")
+        raise ValueError("attention_backend=flex cannot drop attention weights. Set attention_dropout=0.")
     row, column = (torch.arange(x.shape[2], device=query.device) for x in (query, key))  # places in the sequence
     size = (len(query), query.shape[1], len(row), len(column))
     sequence = blocks = None
@@ -40,7 +39,7 @@ def flex(
         )
         row = column = column - cu_seqlens[sequence]
         size = (len(cu_seqlens) - 1, query.shape[1], max_length, max_length)
-    parts = bias.expand(query.shape[1]) if isinstance(bias, StructuredBias) else StructuredBias()
+    parts = bias.expand(query.shape[1]) if isinstance(bias, Terms) else Terms()
     if parts.query is not None and parts.key is not None:  # one product for content and positions
         pos_q, pos_k = parts.query[:, row] / scale, parts.key[:, column]
         if parts.theta is not None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from tupe.attention.biased import BACKENDS, fits_kernels
-from tupe.position.structured import StructuredBias
+from tupe.position.terms import Terms
 
 
 def takes_packed(backend: str, device: torch.device | str, dtype: torch.dtype, width: int) -> bool:
@@ -17,7 +17,7 @@ def packed_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | StructuredBias | None = None,
+    bias: Tensor | Terms | None = None,
     *,
     cu_seqlens: Tensor,
     max_length: int,
@@ -33,7 +33,7 @@ def packed_attention(
     Args:
         query, key, value: `(N, H, d_h)`, of one type.
         bias: floating, broadcastable to `(B, H, T, T)`, of which a sequence of `t` tokens takes the first `t` rows and
-            columns; or a `StructuredBias` for `T` positions, with `segments` `(N,)`.
+            columns; or a `Terms` for `T` positions, with `segments` `(N,)`.
         cu_seqlens: `(B + 1,)` integers, on the same device: the index of each sequence's first token, then `N`.
         max_length: `T`, at least the length of the longest sequence.
         key_padding_mask: `(N,)` bool, true at padding.
@@ -42,7 +42,7 @@ def packed_attention(
     Returns:
         `(N, H, d_h)`.
     """
-    if isinstance(bias, StructuredBias) and bias.segments is not None:
+    if isinstance(bias, Terms) and bias.segments is not None:
         bias = bias._replace(segments=bias.segments[None])
     in_one = (x.transpose(0, 1)[None] for x in (query, key, value))  # a batch of one, (1, H, N, d_h)
     padding = None if key_padding_mask is None else key_padding_mask[None]

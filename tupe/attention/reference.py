@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from tupe.layers import dropout
+from tupe.layers import dropout, is_traced
 from tupe.position.precision import at_least_float32, no_autocast
-from tupe.tracing import is_traced
 
 
 def reference(

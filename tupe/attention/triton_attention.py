@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tupe.attention.kernels.launch import Inputs, Launcher, Options
-from tupe.position.structured import StructuredBias
+from tupe.position.terms import Terms
 
 #: `Inputs` and `Options` in the language of PyTorch's schemas.
 _INPUTS = ", ".join(f"Tensor{'?' if name in Inputs._field_defaults else ''} {name}" for name in Inputs._fields)
@@ -82,7 +82,7 @@ def triton_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor | StructuredBias | None,
+    bias: Tensor | Terms | None,
     key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
@@ -93,8 +93,10 @@ def triton_attention(
     """Like `reference`. With `cu_seqlens` like `packed_attention`, in a batch of one: `(1, H, N, d_h)`."""
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     pos_q = pos_k = relative = theta = segment = segments = None
-    if isinstance(bias, StructuredBias):
-        pos_q, pos_k, relative, theta, segment, segments = bias.expand(query.shape[1]).contiguous()
+    if isinstance(bias, Terms):
+        bias = bias.expand(query.shape[1])
+        parts = bias.query, bias.key, bias.relative, bias.theta, bias.segment, bias.segments
+        pos_q, pos_k, relative, theta, segment, segments = (x if x is None else x.contiguous() for x in parts)
         segments = None if segments is None else segments.view(torch.uint8)
         bias = None
         pos_q, pos_k = (None if x is None else x.to(query.dtype) for x in (pos_q, pos_k))

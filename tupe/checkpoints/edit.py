@@ -13,7 +13,6 @@ from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
 from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
 from tupe.patches.safe_load import safe_load
-from tupe.position import RelativeTerm
 from tupe.systems import plain_name
 from tupe.util import UserError
 
@@ -141,7 +140,7 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     fields = dataclasses.asdict(opened.config)
     model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)
     found = {
-        f"{prefix}.{name}": Axes(*axes, isinstance(module, RelativeTerm))
+        f"{prefix}.{name}": Axes(*axes, prefix.endswith("position_bias.relative"))
         for prefix, module in model.named_modules(remove_duplicate=False)
         for name, axes in getattr(module, "position_axes", {}).items()
         if f"{prefix}.{name}" in weights

@@ -626,7 +626,7 @@ def import_(
     tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
     """
     from tupe.checkpoints.foreign.importing import import_model, is_ours
-    from tupe.checkpoints.from_transformers import import_transformers
+    from tupe.hf.load import import_transformers
 
     if is_ours(folder):
         check_new(out)
@@ -725,12 +725,14 @@ def export(
 
     tupe export checkpoints/tupe_a_base/checkpoint_best.pt data/wiki tupe-base
     """
-    from tupe.checkpoints.to_transformers import export
+    from tupe.hf.export import export
     from tupe.util import read_json
 
     about = {"results": result, "licence": license, "base_model": base_model}
-    for note in export(checkpoint, data, out, corpus, not no_tokenizer, **about):
+    difference, notes = export(checkpoint, data, out, corpus, not no_tokenizer, **about)
+    for note in notes:
         print(f"note: {note}")
+    print(f"largest difference from the checkpoint's scores: {difference:.1e} of the largest")
     architecture = read_json(out / "config.json")["architectures"][0]
     auto = "AutoModel" + architecture.removeprefix("Tupe").replace("ForMaskedLM", "")  # without a task, the features
     print(f'wrote {out}; load it with: {auto}.from_pretrained("{out}", trust_remote_code=True)')
@@ -742,7 +744,7 @@ def export_onnx(folder: Path = Argument(help="Folder that `tupe export` or save_
 
     The graph is FOLDER/onnx/model.onnx.
     """
-    from tupe.checkpoints.to_onnx import export_onnx
+    from tupe.hf.onnx import export_onnx
 
     path, difference = export_onnx(folder)
     print(f"largest difference from PyTorch: {difference:.1e} of the largest output")

@@ -12,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import DictConfig
 
 from tupe.attention import BACKENDS
-from tupe.position.registry import own_terms, registered_options
+from tupe.position.registry import REGISTRY, registered_options
 from tupe.systems import (
     CHOICES,
     CROSS_POSITION,
@@ -27,14 +27,14 @@ from tupe.systems import (
 )
 
 OPTIONS = registered_options()
-OWN_ABSOLUTE = own_terms("absolute")
+#: Terms from outside this package.
+_OWN = {side: [name for name in terms if name not in CHOICES[side]] for side, terms in REGISTRY.items()}
 
 
 #: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.
 encoding = functools.partial(setting, system="encoding")
 structure = functools.partial(setting, system="structure")
 
-_OWN = {"absolute": OWN_ABSOLUTE, "relative": own_terms("relative")}
 ENUMS = {name: ChoiceEnum([*choices, *_OWN.get(name, ())]) for name, choices in CHOICES.items()}
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -59,6 +59,7 @@ class EncoderConfig(OwnOptions):
     relative: ENUMS["relative"] = choice("relative", "bucketed", "relative positions")
     reset: ENUMS["reset"] = choice("reset", "paper", "[CLS] untied from the positions")
     segment: ENUMS["segment"] = choice("segment", "none", "segments of a sentence pair, told apart by its separators")
+    relative_sides: ENUMS["relative_sides"] = choice("relative_sides", "symmetric", "slopes of alibi")
     sharing: ENUMS["sharing"] = choice("sharing", "layer", "who shares the position terms of the attention")
     position_rank: int = encoding(64, "rank d_p of the low_rank term")
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
@@ -154,7 +155,7 @@ class ElectraConfig(TupeConfig):
 class Seq2SeqConfig(EncoderConfig):
     """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
 
-    absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = encoding(
+    absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *_OWN["absolute"]]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
     relative: ENUMS["relative"] = encoding(

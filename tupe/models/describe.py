@@ -6,8 +6,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from tupe.criterions.throughput import training_flops
+from tupe.encoder.build import num_products
 from tupe.models.config import named
-from tupe.models.position import num_products
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
 from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_of

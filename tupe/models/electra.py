@@ -11,11 +11,11 @@ from fairseq.data import Dictionary
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
+from tupe.encoder.build import build_position_bias, embedding_width
+from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear
-from tupe.models.activation import activation_function
 from tupe.models.config import ElectraConfig
 from tupe.models.heads import upgrade
-from tupe.models.position import build_position_bias, embedding_width
 from tupe.models.tupe import TupeLanguageModelEncoder, TupeModel, register
 from tupe.patches.checkpoints import special_symbols
 from tupe.position import UntiedAbsolute
@@ -66,7 +66,7 @@ class DiscriminatorHead(nn.Module):
     def __init__(self, embed_dim: int, activation_fn: str) -> None:
         super().__init__()
         self.dense = Linear(embed_dim, embed_dim)
-        self.activation_fn = activation_function(activation_fn)
+        self.activation_fn = ACTIVATIONS[activation_fn]
         self.out_proj = Linear(embed_dim, 1)
 
     def forward(self, features: Tensor) -> Tensor:

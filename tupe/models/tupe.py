@@ -13,14 +13,14 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from tupe.encoder.build import embedding_width
+from tupe.encoder.encoder import Encoder
+from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear, linear
-from tupe.models.activation import activation_function
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, undecided
-from tupe.models.encoder import TupeEncoder
 from tupe.models.heads import LinearHead, SpanHead, upgrade
 from tupe.models.hub import HubInterface
-from tupe.models.position import embedding_width
 from tupe.models.pretrained import load_hub
 from tupe.patches.install import before_building
 from tupe.patches.safe_load import safe_load
@@ -46,7 +46,7 @@ class LanguageModelHead(RobertaLMHead):
         width, embedding_dim = args.encoder_embed_dim, embedding_width(args)
         super().__init__(embedding_dim, output_dim, args.activation_fn, weight)
         self.layer_norm.eps = args.layer_norm_eps
-        self.activation_fn = activation_function(args.activation_fn)
+        self.activation_fn = ACTIVATIONS[args.activation_fn]
         self.dense = Linear.of(self.dense) if embedding_dim == width else Linear(width, embedding_dim)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class TupeLanguageModelEncoder(RobertaEncoder):
     def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Embedding:
         return nn.Embedding(vocab_size, embedding_width(self.args), padding_idx)
 
-    def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
-        return TupeEncoder(args, embed_tokens, dictionary.eos())
+    def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> Encoder:
+        return Encoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
         return LanguageModelHead(self.args, output_dim, weight)
@@ -81,7 +81,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         target_tokens: Tensor | None = None,
         prev_output_tokens: Tensor | None = None,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward` and `TupeEncoder.forward`.
+        """See `TupeModel.forward` and `Encoder.forward`.
 
         The last four are not used. They are all that fairseq 0.12 adds to `net_input`: `src_lengths` every task;
         `src_id` and, by `--include-target-tokens`, `target_tokens` masked_lm; `prev_output_tokens` sentence_prediction

@@ -1,4 +1,4 @@
-"""Position terms for any PyTorch attention; nothing here knows fairseq.
+"""Position terms for any PyTorch attention; nothing here needs fairseq.
 
 A position encoding is a sum of small terms, one `H x n x n` bias for the whole batch and, shared, for every layer.
 This is TUPE-R (12 heads, width 768, up to 512 positions) and its use::
@@ -21,26 +21,21 @@ And DIET-ABS of twelve layers that do not share it::
     layers = position(length=query.shape[2]).split(12)               # layers[l].bias is (12, n, n)
 """
 
-from tupe.position.absolute import PositionTable, UntiedAbsolute
+from tupe.position.absolute import PositionTable, UntiedAbsolute, UntiedPair
 from tupe.position.alibi import AlibiRelative
 from tupe.position.bias import PositionBias
-from tupe.position.cross import UntiedTwoSided
 from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
 from tupe.position.fire import FireRelative
-from tupe.position.free import FreeAbsolute
 from tupe.position.kerple import KerpleRelative
 from tupe.position.length import check_length, fit_positions
-from tupe.position.low_rank import LowRankAbsolute
-from tupe.position.parametric import ParametricRelative
-from tupe.position.precision import at_least_float32
+from tupe.position.low_rank import FreeAbsolute, LowRankAbsolute
 from tupe.position.registry import register_absolute, register_relative
-from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
+from tupe.position.relative import BucketedRelative, ClippedRelative, ParametricRelative, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary, rotate
 from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
-from tupe.position.structured import StructuredBias
-from tupe.position.terms import PositionTerms, Term
+from tupe.position.terms import Terms
 
 __all__ = [
     "AlibiRelative",
@@ -54,21 +49,16 @@ __all__ = [
     "ParametricRelative",
     "PositionBias",
     "PositionTable",
-    "PositionTerms",
-    "RelativeBias",
     "RelativeEmbeddings",
-    "RelativeTerm",
     "Reset",
     "Rotary",
     "SegmentAttention",
     "SegmentTable",
     "ShawRelative",
-    "StructuredBias",
-    "Term",
+    "Terms",
     "UnbinnedRelative",
     "UntiedAbsolute",
-    "UntiedTwoSided",
-    "at_least_float32",
+    "UntiedPair",
     "check_length",
     "fit_positions",
     "register_absolute",

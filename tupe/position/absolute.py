@@ -1,20 +1,25 @@
-"""Absolute positions: a table added to the words (BERT), or an untied correlation (TUPE, section 3.1)."""
+"""Absolute positions: a table added to the embeddings (BERT), or an untied correlation (TUPE, section 3.1)."""
 
-import math
+from copy import deepcopy
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from tupe.layers import Linear
-from tupe.position.length import Span, check_length, fit_positions
-from tupe.position.precision import in_float32, no_autocast
+from tupe.position.length import check_length, fit_positions
+from tupe.position.registry import register_absolute
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
 
 
+def normal(*shape: int) -> nn.Parameter:
+    """Draw a parameter of this shape as BERT does."""
+    return nn.Parameter(nn.init.normal_(torch.empty(shape), std=INIT_STD))
+
+
 class PositionTable(nn.Module):
-    """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the word embeddings.
+    """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the token embeddings.
 
     A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.
 
@@ -25,8 +30,7 @@ class PositionTable(nn.Module):
 
     def __init__(self, max_positions: int, embed_dim: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
-        nn.init.normal_(self.weight, std=INIT_STD)
+        self.weight = normal(max_positions, embed_dim)
         fit_positions(self, "weight", 0)
 
     def forward(self, length: int) -> Tensor:
@@ -35,13 +39,14 @@ class PositionTable(nn.Module):
         return self.weight[:length]
 
 
+@register_absolute("untied")
 class UntiedAbsolute(nn.Module):
-    r"""Correlation of positions, untied from the words (TUPE, eq. 7; `LN` as in the authors' release).
+    r"""Correlation of positions, untied from the content (TUPE, eq. 7; layer norm as in section 3.3).
 
         absolute(i, j) = (LN(p_i) U^Q) (LN(p_j) U^K)^T / sqrt(num_terms * d_h)          per head, d_h = d / H
 
-    `num_terms` is the number of products that the attention logit sums, 2 in TUPE: words and positions. Dividing by its
-    root gives the sum the variance of one product.
+    `num_terms` is the number of products that the attention logit sums, 2 in TUPE: content and positions. Dividing by
+    its root gives the sum the variance of one product.
 
     Args:
         max_positions: rows of the table `P`.
@@ -71,10 +76,8 @@ class UntiedAbsolute(nn.Module):
         super().__init__()
         assert head_dim or embed_dim % num_heads == 0, f"{num_heads} heads do not divide the width {embed_dim}"
         head_dim = head_dim or embed_dim // num_heads
-        self.max_positions = max_positions
-        self.num_heads = num_heads
-        self.width = head_dim
-        self.scale = 1 / math.sqrt(num_terms * head_dim)
+        self.max_positions, self.num_heads = max_positions, num_heads
+        self.scale = (num_terms * head_dim) ** -0.5
         self.table = PositionTable(max_positions, embed_dim)
         self.layer_norm = nn.LayerNorm(embed_dim, layer_norm_eps) if layer_norm else nn.Identity()
         self.query = Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
@@ -84,44 +87,37 @@ class UntiedAbsolute(nn.Module):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 
-    def project(
-        self, vectors: Tensor, queries: slice = slice(None), keys: slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
-        """Compute `LN(p) U^Q` of the rows `queries` and `LN(p) U^K` of the rows `keys` of `vectors` `(m, d)`.
-
-        Both are unscaled, `(H, rows, d_h)`.
-        """
-        p = in_float32(self.layer_norm, vectors)
-        query, key = in_float32(self.query, p[queries]), in_float32(self.key, p[keys])  # (m, d) -> (m, H d_h)
-        return self._heads(query), self._heads(key)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # (m, H d_h) -> (H, m, d_h)
-
-    def factors(self, span: Span) -> tuple[Tensor, Tensor]:
-        """Compute the unscaled factors of `span`: queries `(H, length, d_h)` and keys `(H, num_keys, d_h)`."""
-        return self.project(self.table(span.end), span.queries, span.keys)
-
-    def forward(
-        self,
-        length: int,
-        num_keys: int | None = None,
-        query_offset: int = 0,
-        factors: bool = False,
-        vectors: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Compute `absolute(i, j)` for a block of positions; see `PositionBias.forward`.
+    def forward(self, length: int, vectors: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Compute the factors of the first `length` positions, or of other `vectors` `(length, d)`.
 
         Returns:
-            `(H, length, num_keys)`. With `factors` the two unscaled factors, `(H, length, d_h)` and
-            `(H, num_keys, d_h)`. With `vectors` `(length, d)` the correlation of each vector with itself,
-            `(length, H)`: the reset computes theta so, because only `forward` gathers the weights of a sharded module.
+            The scaled queries and the keys, `(H, length, d_h)` each.
         """
-        if vectors is not None:
-            query, key = self.project(vectors)
-            return self.scale * (query * key).sum(-1).t()
-        query, key = self.factors(Span.of(length, num_keys, query_offset))
-        if factors:
-            return query, key
-        with no_autocast(query.device):
-            return (query * self.scale) @ key.transpose(1, 2)
+        p = self.layer_norm(self.table(length) if vectors is None else vectors)
+        return self.scale * self.in_heads(self.query(p)), self.in_heads(self.key(p))
+
+    def in_heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # n H*d_h -> H n d_h
+
+
+class UntiedPair(UntiedAbsolute):
+    """Correlation of the positions of two sequences, such as a target and its source, with a table for each.
+
+    Args:
+        max_positions: rows of the table of the queries.
+        num_keys: rows of the table of the keys.
+        embed_dim: width `d` of both.
+        others, named: the further arguments of `UntiedAbsolute`.
+    """
+
+    def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: int, **named: float) -> None:
+        super().__init__(max_positions, embed_dim, *others, **named)
+        self.num_keys = num_keys
+        self.key_table = PositionTable(num_keys, embed_dim)
+        self.key_layer_norm = deepcopy(self.layer_norm)
+
+    def forward(self, length: int) -> tuple[Tensor, Tensor]:
+        """Compute the factors of the first `length` queries, `(H, length, d_h)`, and of all keys."""
+        query = self.query(self.layer_norm(self.table(length)))
+        key = self.key(self.key_layer_norm(self.key_table.weight))
+        return self.scale * self.in_heads(query), self.in_heads(key)

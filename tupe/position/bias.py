@@ -1,49 +1,56 @@
-"""The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
+"""A position encoding as a sum of small terms, computed once a batch for all layers (TUPE, eq. 7, 9 and 10).
+
+    bias_ij = reset(absolute(i, j) + relative(j - i))
+
+An absolute term is a module that maps a length `n` to two factors, `(H, n, r)` each: `absolute(i, j)` is the product of
+a row of the first, which is scaled, and a row of the second. A relative term maps distances `j - i`, `(D,)`, to values,
+`(H, D)`. Neither needs a base class, and both compute in float32 or better whatever the type of their parameters.
+"""
 
 import math
+from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from tupe.layers import is_traced
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.deberta import RelativeEmbeddings
-from tupe.position.length import Span
-from tupe.position.relative import RelativeTerm
-from tupe.position.reset import Reset, reset_cls
+from tupe.position.length import check_length
+from tupe.position.precision import at_least_float32, in_float32, no_autocast
+from tupe.position.reset import Reset
 from tupe.position.rotary import Rotary
-from tupe.position.structured import StructuredBias
-from tupe.position.terms import PositionTerms, Term
+from tupe.position.terms import Terms
 
 
 class PositionBias(nn.Module):
-    """Position encoding: `reset(absolute + relative)`, or with `cross` factors to add to the words' queries and keys.
+    """Sum of an absolute and a relative term, with the reset of [CLS] and rotary angles. Every part is optional.
 
     Where each of `L` layers has terms of its own, build the terms with `L H` heads: one call computes all layers, and
-    `PositionTerms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads. A term of
-    one head is added to every head of the others.
+    `Terms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads. A term of one
+    head is added to every head of the others.
 
-    The terms are a pure function of the parameters: they can be compiled, exported, vmapped and wrapped. In evaluation
-    without gradients they are cached until a parameter changes, and sliced for shorter inputs. The cache does not see
-    three changes: a write through `parameter.data`, a step of a fused optimizer, and a hook on a submodule. Call
-    `train()`, `eval()` or `clear_cache()` after one of them.
+    In evaluation without gradients, the terms are kept until a parameter changes, and sliced for shorter inputs. Two
+    changes are not seen, a write through `parameter.data` and a step of a fused optimizer: call `eval()` after one.
 
     Args:
-        absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute`, a `Term` of your own or nothing.
-        relative: a `RelativeTerm` such as `BucketedRelative`, a `Term` of your own or nothing.
-        reset: `Reset` or nothing; needs a term to reset, with a key for each position.
-        cross: return the factors of `absolute` instead of their product, so that attention computes
-            `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
-        rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
+        absolute: a module that maps a length to two factors, such as `UntiedAbsolute`.
+        relative: a module that maps distances to values, such as `BucketedRelative`.
+        reset: `Reset`; it needs a term to reset, with a key for each position.
+        cross: add the factors of `absolute` to the projected content instead of their product to the logits, so that
+            attention computes `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, 4.3).
+        rotation: `Rotary`, which rotates queries and keys (RoPE).
         embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
         num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums,
             without those of `DisentangledRelative`.
     """
 
+    anchor: Tensor
+
     def __init__(
         self,
-        absolute: Term | None = None,
-        relative: Term | None = None,
+        absolute: Callable[..., tuple[Tensor, Tensor]] | None = None,
+        relative: Callable[[Tensor], Tensor] | None = None,
         reset: Reset | None = None,
         *,
         cross: bool = False,
@@ -55,13 +62,8 @@ class PositionBias(nn.Module):
         assert not isinstance(relative, UntiedAbsolute), "UntiedAbsolute is an absolute term: it scales the content too"
         heads = {getattr(part, "num_heads", 1) for part in (absolute, relative, reset)} - {1}
         assert len(heads) < 2, f"the terms have {heads} heads"
-        resettable = (absolute or relative) is not None and not cross and getattr(absolute, "num_keys", None) is None
-        assert reset is None or resettable, "the reset needs a term without cross terms and mixtures of keys"
-        self.absolute = absolute
-        self.relative = relative
-        self.reset = reset
-        self.rotation = rotation
-        self.embeddings = embeddings
+        self.absolute, self.relative, self.reset = absolute, relative, reset
+        self.rotation, self.embeddings = rotation, embeddings
         self.cross = cross
         #: Number of keys where these are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
@@ -69,99 +71,90 @@ class PositionBias(nn.Module):
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-        #: Width of the factors of a structured bias, 0 without factors; `None` where the bias cannot be structured.
-        self.structured_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
-        if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
-            self.structured_width = None
-        #: Whether a structured bias has factors and no values by distance; it may have a reset.
-        self.in_factors = bool(self.structured_width) and relative is None
-        #: Whether the terms have no parameters, such as ALiBi's fixed slopes.
-        self.parameter_free = not any(True for _ in self.parameters())
-        self._cache = TermCache()
+        # Carries the device of terms without parameters, and float64. Without elements, no device can lose its values.
+        self.register_buffer("anchor", torch.empty(0), persistent=False)
+        self.has_parameters = any(True for _ in self.parameters())
+        self._kept: tuple[list, list, Terms] = ([], [], Terms())
 
-    def compute(
-        self, length: int, structured: bool = False, num_keys: int | None = None, query_offset: int = 0
-    ) -> PositionTerms:
-        """Compute the terms in float32 or better: `forward` without its cache and its rounding."""
-        span = Span.of(length, num_keys, query_offset)
-        query = key = None
-        rotation = None if self.rotation is None else self.rotation(length, query_offset)
-        embeddings = None if self.embeddings is None else self.embeddings(span.end)
-        absolute = self.absolute
-        if self.cross and absolute is not None:
-            query, key = absolute(*span.arguments, factors=True)
-            absolute = None
-        if absolute is None and self.relative is None:
-            return PositionTerms(None, query, key, rotation, embeddings=embeddings)
-        theta = None if self.reset is None else self.reset(absolute)
-        if self.gives_structured(structured, query_offset):
-            relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
-            bias = StructuredBias(relative=relative, theta=theta)
-            if absolute is not None:
-                query_factor, key_factor = absolute(*span.arguments, factors=True)
-                scale = absolute.scale  # pyright: ignore[reportAttributeAccessIssue]: see `Term`
-                bias = bias._replace(query=query_factor * scale, key=key_factor)
-        else:
-            terms = [term(*span.arguments) for term in (absolute, self.relative) if term is not None]
-            bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
-            if theta is not None:
-                bias = reset_cls(bias, theta, query_offset)
-        return PositionTerms(bias, query, key, rotation, embeddings=embeddings)
+    def compute(self, length: int) -> Terms:
+        """Compute the terms of `length` positions, a pure function of the parameters."""
+        check_length(length, self.max_positions)
+        like = at_least_float32(self.anchor)
+        terms = Terms(length)
+        with no_autocast(like.device):
+            if self.absolute is not None:
+                query, key = in_float32(self.absolute, length)
+                if self.cross:
+                    terms = terms._replace(content_query=query / self.absolute.scale, content_key=key)
+                else:
+                    terms = terms._replace(query=query, key=key)
+            if self.relative is not None:
+                distance = torch.arange(1 - length, length, device=like.device)
+                terms = terms._replace(relative=in_float32(self.relative, distance))
+            if self.reset is not None:
+                terms = terms._replace(theta=in_float32(self.reset, self.absolute))
+            if self.rotation is not None:
+                terms = terms._replace(
+                    rotation=self.rotation(torch.arange(length, dtype=like.dtype, device=like.device))
+                )
+            if self.embeddings is not None:
+                distance = torch.arange(-length, length + 1, device=like.device)
+                terms = terms._replace(distances=in_float32(self.embeddings, distance))
+        return terms
 
-    def gives_structured(self, structured: bool, query_offset: int) -> bool:
-        """Tell whether `compute` returns a `StructuredBias` for these arguments."""
-        return structured and self.structured_width is not None and (self.reset is None or query_offset == 0)
-
-    def forward(
-        self,
-        length: int,
-        dtype: torch.dtype = torch.float32,
-        structured: bool = False,
-        *,
-        num_keys: int | None = None,
-        query_offset: int = 0,
-    ) -> PositionTerms:
+    def forward(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> Terms:
         """Return the terms of `length` queries, from position `query_offset` on, and of the first `num_keys` keys.
 
         Args:
             length: `n`, the number of queries.
-            dtype: type of the returned terms; they are computed in float32 or better and rounded once.
-            structured: make the bias a `StructuredBias`, of a size linear in `n`. It stays dense for
-                `FreeAbsolute`, for Linformer's keys, and for a reset with an offset.
-            num_keys: `m`; by default `query_offset + length`, the positions up to the last query. Linformer's
-                `k` keys are always all there.
-            query_offset: the position of the first query. In step `t` of decoding, `position(1, query_offset=t)` is the
-                first `t + 1` columns of the full matrix's row `t`.
+            num_keys: `m`; by default `query_offset + length`, the positions up to the last query, or all keys where
+                these are not positions.
+            query_offset: the position of the first query. In step `t` of decoding, `position(1, query_offset=t)` is
+                row `t` of the first `t + 1` positions.
 
         Returns:
-            The parts that there are; the bias is `(H, length, num_keys)` or a `StructuredBias`.
+            The parts that there are, in float32 or better; `.bias` is the sum `(H, n, m)`.
         """
-        span = Span.of(length, num_keys, query_offset)
-        tensors = cacheable_tensors(self)
-        if tensors is None:
-            return self.compute(length, structured, num_keys, query_offset).to(dtype)
-        if span == Span.of(length):
-            return self._cache.first(length, self, tensors, dtype, structured).slice(length, self.num_keys)
-        # Decoding asks for row after row: they are cut from a structured bias, whose memory is linear in the length.
-        whole = torch.promote_types(dtype, torch.float32)
-        terms = self._cache.first(span.end, self, tensors, whole, structured=True)
-        terms = terms.slice(length, self.num_keys or num_keys, query_offset)
-        if isinstance(terms.bias, StructuredBias) and not self.gives_structured(structured, query_offset):
-            terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))
-        return terms.to(dtype)
+        end = query_offset + length
+        if num_keys is not None and self.num_keys is None:
+            end = max(end, num_keys)
+        num_keys = num_keys or self.num_keys
+        tensors = [*self.parameters(), *self.buffers()]
+        if self.keeps(tensors):
+            return self.kept(end, tensors).slice(length, num_keys, query_offset)
+        terms = self.compute(end)
+        whole = query_offset == 0 and num_keys == self.num_keys
+        return terms if whole else terms.slice(length, num_keys, query_offset)
+
+    def keeps(self, tensors: list[Tensor]) -> bool:
+        """Tell whether terms may be kept: not with gradients, and not where the parameters are in other hands.
+
+        A replica of `nn.DataParallel` and a flattened module have no parameters. Tensors of inference count no changes.
+        """
+        if self.training or torch.is_grad_enabled() or is_traced():
+            return False
+        parameters = any(isinstance(tensor, nn.Parameter) for tensor in tensors)
+        return parameters == self.has_parameters and not any(tensor.is_inference() for tensor in tensors)
+
+    def kept(self, length: int, tensors: list[Tensor]) -> Terms:
+        """Return the terms of at least `length` positions, computed only if `tensors` have changed since."""
+        state = [(t.data_ptr(), t.dtype, t._version) for t in tensors]
+        if self._kept[0] != state or self._kept[2].length < length:
+            longer = min(1 << (length - 1).bit_length(), self.max_positions)  # rising lengths compute a few times
+            with torch.inference_mode(False), torch.no_grad():
+                terms = self.compute(int(max(length, longer)))
+            alive = [t.detach() for t in tensors]  # so that no new tensor gets the address of one of them
+            self._kept = state, alive, terms
+        return self._kept[2]
 
     def scale(self, head_dim: int) -> float:
-        """Return the factor of the words' product in attention, `1 / sqrt(num_terms * head_dim)`.
+        """Return the factor of the content's product in attention, `1 / sqrt(num_terms * head_dim)`.
 
         Args:
             head_dim: width `d_h` of a head of queries and keys.
         """
         return (self.num_terms * head_dim) ** -0.5
 
-    def clear_cache(self) -> None:
-        """Forget the terms of earlier evaluations."""
-        self._cache.clear()
-
     def train(self, mode: bool = True) -> "PositionBias":
-        self.clear_cache()
+        self._kept = ([], [], Terms())
         return super().train(mode)

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.precision import at_least_float32, in_float32
-from tupe.position.relative import skew
+from tupe.position.terms import skew
 
 
 def log_bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
@@ -51,14 +50,8 @@ class RelativeEmbeddings(nn.Module):
         layer_norm_eps: what the layer norm adds to the variance.
     """
 
-    boundaries: Tensor | None
-
     def __init__(
-        self,
-        embed_dim: int,
-        max_distance: int = 512,
-        num_buckets: int = 256,
-        layer_norm_eps: float = 1e-5,
+        self, embed_dim: int, max_distance: int = 512, num_buckets: int = 256, layer_norm_eps: float = 1e-5
     ) -> None:
         super().__init__()
         fits = num_buckets % 2 == 0 and max_distance >= num_buckets // 2 + 2
@@ -67,21 +60,19 @@ class RelativeEmbeddings(nn.Module):
         self.table = nn.Embedding(2 * self.far, embed_dim)
         nn.init.normal_(self.table.weight, std=INIT_STD)
         self.layer_norm = nn.LayerNorm(embed_dim, layer_norm_eps)
-        boundaries = torch.tensor(log_bucket_boundaries(num_buckets, max_distance)) if num_buckets else None
-        self.register_buffer("boundaries", boundaries, persistent=False)
+        self.boundaries = log_bucket_boundaries(num_buckets, max_distance) if num_buckets else []
 
     def row(self, distance: Tensor) -> Tensor:
         """Return the table's row for each `distance = j - i`, in the same shape: those of `i - j` rise."""
         away = distance.neg()
-        if self.boundaries is not None:
-            away = away.sign() * torch.bucketize(away.abs(), self.boundaries, right=True)
+        if self.boundaries:
+            boundaries = torch.tensor(self.boundaries, device=away.device)
+            away = away.sign() * torch.bucketize(away.abs(), boundaries, right=True)
         return (away + self.far).clamp(0, 2 * self.far - 1)
 
-    def forward(self, length: int) -> Tensor:
-        """Return the vectors of the distances `-length .. length`, `(2 length + 1, d)`, in float32 or better."""
-        distances = torch.arange(-length, length + 1, device=self.table.weight.device)
-        vectors = at_least_float32(self.table(self.row(distances)))
-        return in_float32(self.layer_norm, vectors)
+    def forward(self, distance: Tensor) -> Tensor:
+        """Return the vectors of distances `(D,)`, `(D, d)`."""
+        return self.layer_norm(self.table(self.row(distance)))
 
 
 class DisentangledRelative(nn.Module):
@@ -95,14 +86,14 @@ class DisentangledRelative(nn.Module):
         return c2p + p2c
 
     def products(
-        self, query: Tensor, key: Tensor, embeddings: Tensor, scale: float, project: Callable[[Tensor, slice], Tensor]
+        self, query: Tensor, key: Tensor, scale: float, embeddings: Tensor, project: Callable[[Tensor, slice], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Compute c2p and p2c, `(B, H, n, n)` each.
 
         Args:
             query, key: `(B, H, n, d_h)`.
-            embeddings: output of `RelativeEmbeddings`, `(2n + 1, d)`.
             scale: factor of both terms.
+            embeddings: output of `RelativeEmbeddings` for the distances `-n .. n`, `(2n + 1, d)`.
             project: computes some columns of `x (W^Q, W^K)`.
         """
         width = embeddings.shape[-1]

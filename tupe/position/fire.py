@@ -3,8 +3,8 @@ r"""FIRE: a learnt function of the distance (Li et al. 2024), which has T5's buc
     relative(j - i) = f( sgn(j - i) min(1, psi(|j - i|) / psi(L)) ),     psi(x) = log(1 + c x),     f: 1 -> w -> H, ReLU
 
 Two things differ from the paper. It divides by `psi(max(L, i))`, which is not a function of the distance alone; here
-distances beyond `L` have the value of `L`, so that the kernels can compute the term and inputs of all lengths share it.
-And the sign tells the two sides apart, which the paper's decoders do not need.
+distances beyond `L` have the value of `L`, so that inputs of all lengths share the term. And the sign tells the two
+sides apart, which the paper's decoders do not need.
 """
 
 from typing import ClassVar
@@ -12,9 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.registry import register_relative
-from tupe.position.relative import RelativeTerm
 
 
 @register_relative(
@@ -22,7 +20,7 @@ from tupe.position.relative import RelativeTerm
     fire_width="fire: hidden units of its function",
     fire_length="fire: distance at which its function ends, learnt from there on; 0 for the longest sequence",
 )
-class FireRelative(RelativeTerm):
+class FireRelative(nn.Module):
     """FIRE: a function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.
 
     Args:
@@ -49,15 +47,9 @@ class FireRelative(RelativeTerm):
             bound = (1 if inputs == "1" else fire_width) ** -0.5  # as `nn.Linear`
             nn.init.uniform_(parameter, -bound, bound)
 
-    def by_distance(self, first: int, stop: int) -> Tensor:
-        rate, length, hidden_weight, hidden_bias, out_weight, out_bias = map(
-            at_least_float32,
-            (self.rate, self.length, self.hidden_weight, self.hidden_bias, self.out_weight, self.out_bias),
-        )
-        distance = torch.arange(first, stop, device=rate.device).to(rate.dtype)
-        rate, length = rate.abs(), self.unit * length.abs()
-        share = (rate * distance.abs()).log1p() / ((rate * length).log1p() + 1e-6)
-        share = distance.sign() * share.clamp(max=1)  # (D,), from -1 to 1
-        hidden = (share * hidden_weight.unsqueeze(-1) + hidden_bias.unsqueeze(-1)).relu()  # (w, D)
-        with no_autocast(rate.device):
-            return out_weight @ hidden + out_bias.unsqueeze(-1)
+    def forward(self, distance: Tensor) -> Tensor:
+        rate, length = self.rate.abs(), self.unit * self.length.abs()
+        fraction = (rate * distance.abs()).log1p() / ((rate * length).log1p() + 1e-6)
+        fraction = distance.sign() * fraction.clamp(max=1)  # D, from -1 to 1
+        hidden = (fraction * self.hidden_weight.unsqueeze(-1) + self.hidden_bias.unsqueeze(-1)).relu()  # w D
+        return self.out_weight @ hidden + self.out_bias.unsqueeze(-1)

@@ -12,26 +12,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
-from tupe.position.relative import RelativeTerm, of_side
+from tupe.position.relative import per_side
 
 
 @register_relative("kerple")
-class KerpleRelative(RelativeTerm):
+class KerpleRelative(nn.Module):
     """KERPLE-log: the logit falls with the logarithm of the distance, at a learnt height and rate.
 
     Args:
         num_heads: `H`; the heads of all layers together where each layer has its own.
-        max_positions: not used; inputs may have any length.
         bidirectional: `False` for a decoder, where no key comes after the query: it has `p` and `a` of one side.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"height": 1, "rate": 1}
-    #: The least `p` and `a`. The authors' code clamps there; here `softplus` is added to it.
-    least = 0.01
+    least = 0.01  # of `p` and `a`; the authors' code clamps there, and here `softplus` is added to it
 
-    def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
+    def __init__(self, num_heads: int, *, bidirectional: bool = True) -> None:
         super().__init__()
         self.num_heads = num_heads
         shape = 2 if bidirectional else 1, num_heads
@@ -46,9 +43,8 @@ class KerpleRelative(RelativeTerm):
 
     def positive(self, parameter: Tensor) -> Tensor:
         """Map a parameter to the `p` or `a` that it stands for, which is above `least`."""
-        return self.least + F.softplus(at_least_float32(parameter))
+        return self.least + F.softplus(parameter)
 
-    def by_distance(self, first: int, stop: int) -> Tensor:
-        distance = torch.arange(first, stop, device=self.rate.device)
-        height, rate = (of_side(self.positive(p), distance) for p in (self.height, self.rate))  # (H, D) each
+    def forward(self, distance: Tensor) -> Tensor:
+        height, rate = (per_side(self.positive(p), distance) for p in (self.height, self.rate))  # H D each
         return -height * (rate * distance.abs()).log1p()

@@ -1,15 +1,16 @@
-"""DIET-ABS: absolute positions as one low-rank matrix a head (Chen et al. 2021, eq. 1)."""
+"""Absolute positions as one matrix a head: of low rank (DIET-ABS; Chen et al. 2021, eq. 1), or of free values."""
 
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD
-from tupe.position.length import Span, check_length, fit_positions, take
-from tupe.position.precision import at_least_float32, no_autocast
+from tupe.position.absolute import normal
+from tupe.position.length import fit_positions, take
+from tupe.position.registry import register_absolute
 
 
+@register_absolute("low_rank")
 class LowRankAbsolute(nn.Module):
     """DIET-ABS: `absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
 
@@ -20,37 +21,42 @@ class LowRankAbsolute(nn.Module):
         num_keys: rows of `P_K` where the keys are not positions (Linformer's `k`; DIET-ABS-LIN, eq. 4).
     """
 
-    scale = 1.0
     head_axes: ClassVar[dict[str, int]] = {"query": 0, "key": 0}
 
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
         super().__init__()
-        self.max_positions = max_positions
-        self.num_heads = num_heads
-        self.width = rank
-        self.num_keys = num_keys
-        self.query = nn.Parameter(torch.empty(num_heads, max_positions, rank))
-        self.key = nn.Parameter(torch.empty(num_heads, num_keys or max_positions, rank))
-        for factor in (self.query, self.key):
-            nn.init.normal_(factor, std=INIT_STD)
+        self.max_positions, self.num_heads, self.num_keys = max_positions, num_heads, num_keys
+        self.query = normal(num_heads, max_positions, rank)
+        self.key = normal(num_heads, num_keys or max_positions, rank)
         fit_positions(self, "query", 1)
         if num_keys is None:
             fit_positions(self, "key", 1)
 
-    def forward(
-        self, length: int, num_keys: int | None = None, query_offset: int = 0, factors: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Compute `absolute(i, j)` for a block of positions; see `PositionBias.forward`.
+    def forward(self, length: int) -> tuple[Tensor, Tensor]:
+        """Return the first `length` rows of `P_Q` and `P_K`, `(H, length, d_p)` each; all rows of Linformer's `P_K`."""
+        key = take(self.key, length) if self.num_keys is None else self.key
+        return take(self.query, length).clone(), key.clone()  # FSDP frees the parameters' own memory after `forward`
 
-        Returns:
-            `(H, length, num_keys)`, or with `factors` rows of `P_Q` `(H, length, d_p)` and `P_K` `(H, num_keys, d_p)`.
-            Linformer's keys are always all there.
-        """
-        span = Span.of(length, num_keys, query_offset)
-        check_length(span.end, self.max_positions)
-        query, key = take(self.query, 1, span.queries), self.key if self.num_keys else take(self.key, 1, span.keys)
-        query, key = at_least_float32(query), at_least_float32(key)
-        if factors:
-            return query, key
-        with no_autocast(query.device):
-            return query.bmm(key.transpose(1, 2))
+
+@register_absolute("free")
+class FreeAbsolute(nn.Module):
+    """Table `V: H x n x n`, `absolute(i, j) = V[i, j]` (TUPE, appendix D: it "converges much slower"; an ablation).
+
+    Args:
+        max_positions: number of positions `n`.
+        num_heads: `H`.
+    """
+
+    head_axes: ClassVar[dict[str, int]] = {"weight": 0}
+
+    def __init__(self, max_positions: int, num_heads: int) -> None:
+        super().__init__()
+        self.max_positions, self.num_heads = max_positions, num_heads
+        self.weight = normal(num_heads, max_positions, max_positions)
+        fit_positions(self, "weight", 1, 2)
+
+    def forward(self, length: int) -> tuple[Tensor, Tensor]:
+        """Return `V` and the identity, `(H, length, length)` each."""
+        values = take(self.weight, length)[..., :length].clone()  # as above
+        identity = torch.eye(length, dtype=values.dtype, device=values.device)
+        return values, identity.expand_as(values)

@@ -1,6 +1,7 @@
 """Position terms are computed in float32 (or better) whatever the model's precision, and rounded once, at the end."""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +24,10 @@ def no_autocast(device: torch.device) -> AbstractContextManager:
     return torch.autocast(device_type=device.type, enabled=False) if on else nullcontext()
 
 
-def in_float32(module: nn.Module, x: Tensor) -> Tensor:
-    """Return `module(x)` with the input and the parameters in float32 or better, autocast or not."""
-    x = at_least_float32(x)
-    with no_autocast(x.device):
-        half = {name: p.float() for name, p in module.named_parameters() if has_16_bits(p)}
-        return functional_call(module, half, (x,)) if half else module(x)
+def in_float32(module: nn.Module, *arguments: Any) -> Any:
+    """Call `module` with its 16-bit parameters in float32."""
+    half = {name: p.float() for name, p in module.named_parameters() if has_16_bits(p)}
+    return functional_call(module, half, arguments) if half else module(*arguments)
 
 
 def compute_dtype(tensor: Tensor) -> torch.dtype:

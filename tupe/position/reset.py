@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD, UntiedAbsolute
-from tupe.position.precision import at_least_float32
+from tupe.position.absolute import normal
+from tupe.position.precision import in_float32
 
 
 def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
@@ -48,16 +48,15 @@ class Reset(nn.Module):
         super().__init__()
         own_values = relative and {"paper": False, "release": True}[convention]
         self.num_heads = num_heads
-        self.vectors = None if embed_dim is None else nn.Parameter(torch.empty(2, embed_dim))
-        self.scalars = nn.Parameter(torch.empty(2, num_heads)) if embed_dim is None else None
-        self.relative = nn.Parameter(torch.empty(2, num_heads)) if own_values else None
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=INIT_STD)
+        self.vectors = None if embed_dim is None else normal(2, embed_dim)
+        self.scalars = normal(2, num_heads) if embed_dim is None else None
+        self.relative = normal(2, num_heads) if own_values else None
 
-    def forward(self, absolute: UntiedAbsolute | None = None) -> Tensor:
+    def forward(self, absolute: nn.Module | None = None) -> Tensor:
         """Compute `theta_1, theta_2` of every head, `(2, H)`; vectors need `absolute`, which has the projections."""
         if self.scalars is not None:
-            theta = at_least_float32(self.scalars).clone()  # FSDP frees the parameter's own memory after `forward`
+            theta = self.scalars.clone()  # FSDP frees the parameter's own memory after `forward`
         else:
-            theta = absolute(2, vectors=self.vectors)  # pyright: ignore[reportOptionalCall]
-        return theta if self.relative is None else theta + at_least_float32(self.relative)
+            query, key = in_float32(absolute, 2, self.vectors)
+            theta = (query * key).sum(-1).t()  # H 2 d_h -> 2 H
+        return theta if self.relative is None else theta + self.relative

@@ -10,9 +10,8 @@ after a permutation of the columns of `W^Q` and `W^K`. Values and position terms
 import torch
 from torch import Tensor, nn
 
-from tupe.position.length import Span
+from tupe.layers import is_traced
 from tupe.position.precision import at_least_float32
-from tupe.tracing import is_traced
 
 
 class Rotary(nn.Module):
@@ -24,31 +23,20 @@ class Rotary(nn.Module):
         base: the base of `theta_c`, at least 1.
     """
 
-    anchor: Tensor
-
     def __init__(self, head_dim: int, dims: int = -1, base: float = 10_000.0) -> None:
         super().__init__()
-        width = head_dim if dims == -1 else dims
-        assert width % 2 == 0 and width <= head_dim, f"{dims} of {head_dim} dimensions cannot rotate in pairs"
-        self.width = width
+        self.width = head_dim if dims == -1 else dims
+        fits = self.width % 2 == 0 and self.width <= head_dim
+        assert fits, f"{dims} of {head_dim} dimensions cannot rotate in pairs"
         self.base = base
-        #: Carries the device of the angles, and whether they are float64. As a buffer, 16 bits would round them.
-        self.register_buffer("anchor", torch.zeros(1), persistent=False)
 
-    def thetas(self) -> Tensor:
-        """Compute all `theta_c`, `(r / 2,)`, in float32 or better, on the device: a copy would wait for a GPU."""
-        like = at_least_float32(self.anchor)
-        plane = torch.arange(self.width // 2, dtype=like.dtype, device=like.device)
-        return 1 / self.base ** (2 * plane / self.width)
+    def forward(self, position: Tensor) -> Tensor:
+        """Compute what `rotate` takes, `(2, n, r)`, for positions `(n,)` of a floating type.
 
-    def forward(self, length: int, query_offset: int = 0) -> Tensor:
-        """Compute what `rotate` takes, for `length` positions from `query_offset` on: `(2, length, r)`.
-
-        The first is cosines, the second sines, negated in the first half of the dimensions; both in float32 or better.
+        The first is cosines, the second sines, negated in the first half of the dimensions.
         """
-        thetas, span = self.thetas(), Span.of(length, None, query_offset)
-        positions = torch.arange(query_offset, span.end, device=thetas.device)
-        angles = positions.to(thetas.dtype).unsqueeze(-1) * thetas  # n r/2
+        plane = torch.arange(self.width // 2, dtype=position.dtype, device=position.device)
+        angles = position.unsqueeze(-1) / self.base ** (2 * plane / self.width)  # n r/2
         cos, sin = angles.cos(), angles.sin()
         return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
@@ -73,7 +61,7 @@ class _Turned(torch.autograd.Function):
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn the first `r` columns of `x`, in float32 or better, and round once.
+    """Rotate the first `r` columns of `x`, in float32 or better, and round once.
 
     Args:
         x: `(..., n, H, d_h)`. One call for queries and keys, as `2 H` heads, is faster than two.

@@ -18,7 +18,7 @@ from tupe.position.precision import at_least_float32
 logger = logging.getLogger(__name__)
 
 
-def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
+def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int | None = 1) -> Tensor:
     """Tell which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
     With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
@@ -27,7 +27,8 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
     assert separators in (1, 2), f"the texts of a pair have 1 or 2 separators between them, not {separators}"
     separator = tokens.eq(eos)
     if separators == 1:
-        return (F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0) & tokens.ne(pad)
+        behind = F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0
+        return behind if pad is None else behind & tokens.ne(pad)
     second = separator & F.pad(separator, (1, 0))[:, :-1]  # true at the second of two separators
     return second.cumsum(1) > 0
 
@@ -82,10 +83,6 @@ class SegmentAttention(_Segments):
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)
 
-    def forward(self, segments: Tensor | None = None, layer: int | None = None) -> Tensor:
-        """Compute `segment(s_i, s_j)`, `(B, H, T, T)`, of `segments` `(B, T)`, bool.
-
-        Without segments, return `E_S` in float32 or better, `(H, 2, 2)`. Without `layer` there are `L H` heads.
-        """
-        values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
-        return values if segments is None else segment_bias(values, segments)
+    def forward(self) -> Tensor:
+        """Return `E_S` of all layers' heads, in float32 or better: `(L H, 2, 2)`."""
+        return at_least_float32(self.weight.flatten(0, 1))

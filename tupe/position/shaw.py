@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.relative import skew
+from tupe.position.terms import skew
 
 
 def unskew(by_key: Tensor) -> Tensor:
@@ -54,24 +54,12 @@ class ShawRelative(nn.Module):
             table = torch.cat([table, table[-1:].expand(near, -1)])
         return table[first - num_keys :] if far <= 0 else torch.cat([table[:1].expand(far, -1), table])
 
-    def forward(self, query: Tensor, scale: float = 1.0, num_keys: int | None = None) -> Tensor:
-        """Compute `scale * q_i . a[j - i]`, `(B, H, n, m)`, of `query` `(B, H, n, d_h)`.
+    def forward(self, query: Tensor, key: Tensor, scale: float = 1.0, *unused: object) -> Tensor:
+        """Compute `scale * q_i . a[j - i]`, `(B, H, n, m)`, of `query` `(B, H, n, d_h)` and `key` `(B, H, m, d_h)`.
 
-        The queries are at the last `n` of `m` positions; `m` is `num_keys`, by default `n`.
+        The queries are at the last `n` of `m` positions.
         """
-        length = query.shape[-2]
-        return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
-
-    def of_one_query(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `k_j + a[j - i]` and `v_j + a^V[j - i]` for one query, at the last position `i`, for plain attention.
-
-        All four tensors are `(B, H, m, d_h)`.
-        """
-        num_keys = key.shape[-2]
-        key = key + self.by_distance(self.key, 0, num_keys)[1:].to(key.dtype)
-        if self.value is not None:
-            value = value + self.by_distance(self.value, 0, num_keys)[1:].to(value.dtype)
-        return key, value
+        return skew(query @ (scale * self.by_distance(self.key, query.shape[-2], key.shape[-2])).t())
 
     def weighted_values(self, weights: Tensor) -> Tensor:
         """Compute `sum_j weight_ij a^V[j - i]`, `(B, H, n, d_h)`, of `weights` `(B, H, n, m)`; see `forward`."""

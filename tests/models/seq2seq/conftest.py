@@ -5,39 +5,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.contract.fixtures.cases import STACKS, TRANSLATIONS
 from tests.samples import WORDS, dictionary_of
 from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
-from tupe.systems import SEQ2SEQ_SYSTEMS
 
-SMALL = {
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_embed_dim": 24,
-    "encoder_ffn_embed_dim": 32,
-    "encoder_attention_heads": 3,
-    "position_rank": 5,
-}
-CROSS = {f"{name} with {cross}": (name, {"cross_position": cross})
-         for name, cross in [("sinusoidal", "diagonal"), ("tupe_r", "untied"), ("diet_rel", "untied"),
-                             ("diet_abs", "low_rank"), ("shaw", "low_rank"), ("diet_rel", "diagonal")]}  # fmt: skip
+#: Of the net, and combinations whose steps are others.
 CASES = {
-    **{name: (name, {}) for name in SEQ2SEQ_SYSTEMS},
-    **CROSS,
-    "tupe_r of each layer, pre-norm": ("tupe_r", {"sharing": "none", "encoder_normalize_before": True}),
-    "t5 shared by heads": ("t5", {"sharing": "head"}),
-    "shaw of keys alone, with low rank": ("shaw", {"shaw_values": False, "absolute": "low_rank"}),
-    "untied across, with biases and no layer norm": (
-        "diet_rel",
-        {"cross_position": "untied", "untied_projection_bias": True, "no_untied_layer_norm": True},
-    ),
-    "alibi": ("none", {"relative": "alibi"}),
-    "alibi learned of each layer": ("none", {"relative": "alibi", "relative_sides": "learned", "sharing": "none"}),
-    "kerple": ("none", {"relative": "kerple"}),
-    "rope of half the columns, and T5": ("t5", {"rotary_dims": 4}),
-    "rope, untied, of each layer": ("tupe_a", {"rotary_dims": -1, "sharing": "none"}),
-    "fire, untied": ("tupe_a", {"relative": "fire"}),
-    "clipped": ("none", {"relative": "clipped", "relative_max_distance": 3}),
+    **TRANSLATIONS,
+    "shaw with low_rank": ("shaw", {"cross_position": "low_rank"}),
+    "diet_rel with diagonal": ("diet_rel", {"cross_position": "diagonal"}),
+    "rope, untied, not shared": ("tupe_a", {"rotary_dims": -1, "sharing": "none"}),
 }
 
 
@@ -62,12 +40,7 @@ def build(task):
 
     def build(system, seed=0, **fields):
         torch.manual_seed(seed)
-        fields = {
-            **SMALL,
-            "relative_max_distance": 3 if system == "shaw" else 128,
-            "share_all_embeddings": True,
-            **fields,
-        }
+        fields = {**STACKS, "relative_max_distance": 3 if system == "shaw" else 128, **fields}
         model = Seq2SeqModel.build_model(named(f"seq2seq_{system}_tiny", **fields), task)
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe.attention.reference import reference
-from tupe.position.structured import StructuredBias
+from tupe.position.terms import Terms
 from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ def errors(
         for function, its_type in ((attend, dtype), (reference, torch.float64)):
             with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
                 inputs = [leaf.to(its_type, copy=True).requires_grad_() for leaf in leaves]
-                bias = inputs[3] if kind == "dense" else StructuredBias(*inputs[3:], segments)
+                bias = inputs[3] if kind == "dense" else Terms(length, 0, *inputs[3:], segments)
                 if function is reference and kind == "structured":
-                    bias = bias.dense(length)
+                    bias = bias.dense()
                 out = function(*inputs[:3], bias, padding, (2 * width) ** -0.5, 0.0)
                 results.append([out, *torch.autograd.grad(out, inputs, d_out.to(its_type))])
         names = ("output", *(f"gradient of {name}" for name in ("query", "key", "value")))

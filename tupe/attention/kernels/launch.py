@@ -23,7 +23,7 @@ class Inputs(NamedTuple):
 
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
     bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions. All others are contiguous.
-    pos_q, pos_k, relative, segment: as in `StructuredBias`, the factors of the query's type; theta: `(H,)`, theta_2.
+    pos_q, pos_k, relative, segment: as in `Terms`, the factors of the query's type; theta: `(H,)`, theta_2.
     segments, padding: `(B, T_k)` uint8.
     seed: `(1,)` int64, of dropout; `None` for no dropout.
     starts: `(B + 1,)` int32: the first token of each packed sequence, then `N`; `None` for a padded batch.

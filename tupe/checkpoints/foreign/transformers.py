@@ -13,7 +13,7 @@ from tupe.checkpoints.foreign.tokenizer import Tokenizer, from_json, sentence_pi
 from tupe.checkpoints.foreign.vocabulary import by_role
 from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, MODEL
 from tupe.patches.safe_load import safe_load
-from tupe.util import UserError
+from tupe.util import UserError, import_transformers
 
 #: Activation of Transformers -> fairseq's, where their names differ.
 _ACTIVATIONS = {"gelu_python": "gelu"}
@@ -31,9 +31,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
     Raises:
         UserError: a layer has parameters that its model does not have.
     """
-    import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
-    import transformers
-
+    transformers = import_transformers()
     transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
     transformers.logging.disable_progress_bar()
     files = [path for pattern in _FILES for path in sorted(folder.glob(pattern))]

@@ -17,7 +17,6 @@ from tupe.checkpoints.warm_start.logits import Positions, centred, in_heads
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import FreeAbsolute, LowRankAbsolute, Reset, ShawRelative, UntiedAbsolute
 from tupe.position.bias import PositionBias
-from tupe.position.relative import RelativeBias, RelativeTerm, clipped_row
 
 _RIDGE = 1e-6  # of the mean square of what a matrix is inverted for
 _SHAW_RIDGE = 1e-3
@@ -33,13 +32,14 @@ def fit(bias: PositionBias, logits: Tensor, table: Tensor, relative: bool) -> No
     """
     first = 0 if bias.reset is None else 1
     inner = centred(logits[:, first:, first:])
-    if relative and isinstance(bias.relative, RelativeTerm):
+    if relative and bias.relative is not None:
         fit_relative(bias.relative, inner)
         with torch.no_grad():
-            inner = centred(inner - bias.relative(inner.shape[-1]))
+            inner = centred(inner - PositionBias(None, bias.relative).compute(inner.shape[-1]).bias)
     if isinstance(bias.absolute, UntiedAbsolute):
         # T / scale = Q K^T of rank d_h: X U^Q = Q and X U^K = K, with X the table after its norm
-        query, key = factors(inner / bias.absolute.scale, bias.absolute.width)
+        width = len(bias.absolute.query.weight) // bias.absolute.num_heads
+        query, key = factors(inner / bias.absolute.scale, width)
         solve_projections(bias.absolute, table, query, key, first)
     elif isinstance(bias.absolute, LowRankAbsolute):
         fit_low_rank(bias.absolute, inner, first)
@@ -69,8 +69,9 @@ def factors(logits: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
     """Set `P_Q, P_K` of the positions from `first` on; ranks beyond `n` keep a drawn `P_Q`, with which they learn."""
-    query, key = factors(logits, term.width)
-    used = slice(min(term.width, logits.shape[-1]))
+    rank = term.query.shape[-1]
+    query, key = factors(logits, rank)
+    used = slice(min(rank, logits.shape[-1]))
     term.query[:, first:, used] = query[..., used].to(term.query.dtype)
     term.key.zero_()
     term.key[:, first:] = key.to(term.key.dtype)
@@ -115,18 +116,19 @@ def fit_reset(reset: Reset, absolute: UntiedAbsolute | None, theta: Tensor) -> N
     vector = reset.vectors.detach()[1:].clone().requires_grad_()
 
     def loss() -> Tensor:
-        return (absolute(1, vectors=vector)[0] - theta).square().sum()
+        query, key = absolute(1, vectors=vector)
+        return ((query * key).sum((1, 2)) - theta).square().sum()
 
     _descend(loss, [vector])
     with torch.no_grad():
         reset.vectors[1:] = vector
 
 
-def fit_relative(term: RelativeTerm, logits: Tensor) -> None:
+def fit_relative(term: nn.Module, logits: Tensor) -> None:
     """Fit a relative term to `logits` `(S, n, n)`, whose rows are centred; one without parameters stays."""
     length = logits.shape[-1]
     distance = torch.arange(length) - torch.arange(length).unsqueeze(1)
-    if isinstance(term, RelativeBias):
+    if hasattr(term, "row"):
         values, _ = _by_row(logits, term.row(distance), len(term.weight))
         with torch.no_grad():
             term.weight.copy_(values)
@@ -135,7 +137,7 @@ def fit_relative(term: RelativeTerm, logits: Tensor) -> None:
     scale = ((form @ values) * values).sum().clamp(min=1e-12)
 
     def loss() -> Tensor:
-        error = term.by_distance(1 - length, length) - values.t()  # S (2n - 1)
+        error = term(torch.arange(1 - length, length)) - values.t()  # S (2n - 1)
         return ((error @ form) * error).sum() / scale
 
     _descend(loss, [parameter for parameter in term.parameters() if parameter.requires_grad])
@@ -176,7 +178,7 @@ def fit_shaw(term: ShawRelative, queries: Tensor, logits: Tensor, scale: float) 
     """
     length = queries.shape[2]
     distance = torch.arange(length) - torch.arange(length).unsqueeze(1)
-    rows = clipped_row(distance, term.max_distance)
+    rows = distance.clamp(-term.max_distance, term.max_distance) + term.max_distance
     by_row = logits.new_zeros(len(logits), length, len(term.key), dtype=torch.float64)
     counts = torch.zeros_like(by_row[0]).scatter_add_(1, rows, torch.ones_like(rows, dtype=torch.float64))
     by_row.scatter_add_(2, rows.expand_as(logits), logits.double())  # H n c

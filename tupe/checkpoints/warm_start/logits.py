@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from tupe.models.layer import TupeEncoderLayer
+from tupe.encoder.layer import Layer
 from tupe.models.tupe import TupeLanguageModelEncoder
 
 TOKENS = 8192  # of a batch
@@ -61,12 +61,12 @@ def positions_from_weights(old: TupeLanguageModelEncoder) -> Positions:
     return Positions(hidden.expand(layers, -1, -1), hidden.new_zeros(layers, hidden.shape[1]))
 
 
-def what_attention_sees(layer: TupeEncoderLayer, x: Tensor) -> Tensor:
+def what_attention_sees(layer: Layer, x: Tensor) -> Tensor:
     """Return the input of the projections of a layer whose input is `x`."""
     return layer.self_attn_layer_norm(x) if layer.normalize_before else x
 
 
-def words_of(layer: TupeEncoderLayer, x: Tensor) -> tuple[Tensor, Tensor]:
+def words_of(layer: Layer, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the words' queries `(B, H, n, d_h)` in a layer whose input is `x`, and their mean logits `(H, n, n)`."""
     attention, seen = layer.self_attn, what_attention_sees(layer, x)
     query, (key, _) = attention.query(seen), attention.key_value(seen)

@@ -4,16 +4,20 @@ from argparse import Namespace
 
 from tupe.util import UserError
 
+#: Fields of the other encoders alone.
+_OTHERS = {"attention_window": 0, "pair_separators": 2}
+
 
 def encoder_args(args: Namespace) -> Namespace:
     """Return the fields of the encoder's stack."""
-    return Namespace(**{**vars(args), "max_positions": args.max_source_positions})
+    return Namespace(**{**vars(args), **_OTHERS, "max_positions": args.max_source_positions})
 
 
 def decoder_args(args: Namespace) -> Namespace:
     """Return the fields of the decoder's stack, by the names of the encoder's."""
     layers = args.decoder_layers or args.encoder_layers
-    return Namespace(**{**vars(args), "max_positions": args.max_target_positions, "encoder_layers": layers})
+    own = {"max_positions": args.max_target_positions, "encoder_layers": layers}
+    return Namespace(**{**vars(args), **_OTHERS, **own})
 
 
 def check_terms(args: Namespace) -> None:

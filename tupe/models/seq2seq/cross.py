@@ -5,9 +5,9 @@ Two languages share neither order nor length, so `j - i` is at best a soft diago
 
 from argparse import Namespace
 
-from tupe.models.position import sets_of_parameters
+from tupe.encoder.build import sets_of_parameters
 from tupe.models.seq2seq.config import decoder_args
-from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, UntiedTwoSided
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, UntiedPair
 
 
 def build_cross_position(args: Namespace) -> PositionBias:
@@ -23,7 +23,7 @@ def build_cross_position(args: Namespace) -> PositionBias:
     if args.cross_position == "low_rank":
         return PositionBias(LowRankAbsolute(target, args.position_rank, sets, num_keys=source))
     if args.cross_position == "untied":
-        untied = UntiedTwoSided(
+        untied = UntiedPair(
             target, source, width, sets, width // args.encoder_attention_heads,
             projection_bias=args.untied_projection_bias, layer_norm=not args.no_untied_layer_norm,
             layer_norm_eps=args.layer_norm_eps,

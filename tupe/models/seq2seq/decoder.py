@@ -2,20 +2,17 @@
 
 from argparse import Namespace
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
+from tupe.encoder.unpadded import Tokens
 from tupe.layers import linear
 from tupe.models.seq2seq.config import decoder_args
 from tupe.models.seq2seq.cross import build_cross_position
-from tupe.models.seq2seq.layer import State, TupeDecoderLayer
+from tupe.models.seq2seq.layer import DecoderLayer, State
 from tupe.models.seq2seq.source import Source
 from tupe.models.seq2seq.stack import Stack
-from tupe.position import PositionTerms
-from tupe.position.length import check_length
-from tupe.position.precision import compute_dtype
 
 
 class Seq2SeqDecoder(FairseqIncrementalDecoder):
@@ -29,7 +26,9 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
     ) -> None:
         super().__init__(dictionary)
         self.cross_position = build_cross_position(args)
-        self.stack = Stack(decoder_args(args), embed_tokens, TupeDecoderLayer, self.cross_position.num_terms)
+        self.stack = Stack(
+            decoder_args(args), embed_tokens, dictionary.eos(), DecoderLayer, self.cross_position.num_terms
+        )
         self.output = output
 
     def max_positions(self) -> float:
@@ -62,22 +61,13 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         if incremental_state is not None:
             states = self.states(incremental_state)
             first = states[0]["key"].shape[2] if states[0] else 0
-        x = stack.embed(prev_output_tokens[:, first:], first)
-        dtype = compute_dtype(x)
-        own = stack.layer_terms(length, x.device, dtype, first)
-        cross = stack.per_layer(self.cross_terms(length, encoder_out.features.shape[1], dtype, first))
-        for layer, position, cross_position, state in zip(stack.layers, own, cross, states):
-            x = stack.run(layer, x, position, cross_position, encoder_out, state)
+        x = stack.embed(stack.embed_tokens(prev_output_tokens[:, first:]), first=first)
+        own = stack.position_bias(length - first, query_offset=first)
+        cross = self.cross_position(length - first, encoder_out.features.shape[1], first)
+        both = (stack.attended(terms, Tokens(), x) for terms in (own, cross))
+        for layer, (position,), (cross_position,), state in zip(stack.layers, *both, states):
+            x = stack.run_layer(layer, x, position, cross_position, encoder_out, state)
         return stack.layer_norm(x), {"attn": [None]}
-
-    def cross_terms(self, length: int, num_keys: int, dtype: torch.dtype, first: int) -> PositionTerms:
-        """Return the terms of the target positions `first .. length - 1` and the source's first `num_keys`."""
-        cross = self.cross_position
-        if cross.num_keys is None:
-            return cross(length - first, dtype, num_keys=num_keys, query_offset=first)
-        check_length(num_keys, cross.num_keys)
-        terms = cross(length - first, dtype, query_offset=first)  # with all positions of the source
-        return terms._replace(bias=terms.bias[:, :, :num_keys])
 
     def output_layer(self, features: Tensor, **unused: object) -> Tensor:
         """Compute the vocabulary logits `(..., V)` of `features` `(..., d)`."""

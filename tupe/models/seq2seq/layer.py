@@ -5,9 +5,8 @@ from argparse import Namespace
 import torch
 from torch import Tensor, nn
 
-from tupe.models.layer import Attention, SelfAttention, TupeEncoderLayer
+from tupe.encoder.layer import Attended, Attention, Layer, SelfAttention
 from tupe.models.seq2seq.source import Source
-from tupe.position import PositionTerms
 
 #: Tensors that a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`,
 #: and `source_key` and `source_value` of the sentences, `(S, H, n_s, d_h)`.
@@ -19,22 +18,22 @@ class CausalSelfAttention(SelfAttention):
 
     bidirectional = False
 
-    def forward(self, x: Tensor, position: PositionTerms, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, position: Attended, state: State | None = None) -> Tensor:
         """Attend from `x` `(N, T, d)` to itself and to the positions in `state`, which gets those of `x`."""
-        query, key, value = self.heads(self.rotated(self.projected(x), position), None)
+        query, key, value = self.heads(self.project(x), position.terms.rotation, None)  # N H T d_h
         if state is not None:
             if "key" in state:
                 key = torch.cat((state["key"], key), 2)
                 value = torch.cat((state["value"], value), 2)
             state["key"], state["value"] = key, value
         causal = query.shape[2] > 1  # a single query is the last, and sees all keys
-        return self.out_proj(self.mix(query, key, value, position, None, causal=causal))
+        return self.out_proj(self.attend(query, key, value, position.terms, position.bias, None, causal))
 
 
 class CrossAttention(Attention):
     """Attention of the target to the source."""
 
-    def forward(self, x: Tensor, position: PositionTerms, source: Source, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, position: Attended, source: Source, state: State | None = None) -> Tensor:
         """Attend from `x` `(N, T, d)` to the source, whose keys and values `state` keeps."""
         query = self.query(x)
         if state is None:
@@ -51,10 +50,11 @@ class CrossAttention(Attention):
             key, value, padding = (
                 None if t is None else t.repeat_interleave(source.beam, 0) for t in (key, value, padding)
             )
-        return self.out_proj(self.mix(query, key, value, position, padding)).reshape(x.shape)
+        out = self.attend(query, key, value, position.terms, position.bias, padding)
+        return self.out_proj(out).reshape(x.shape)
 
 
-class TupeDecoderLayer(TupeEncoderLayer):
+class DecoderLayer(Layer):
     """Causal attention, attention to the source and feed-forward part, each with its residual; post- or pre-norm.
 
     Args:
@@ -67,15 +67,14 @@ class TupeDecoderLayer(TupeEncoderLayer):
 
     def __init__(self, args: Namespace, num_terms: int, cross_terms: int) -> None:
         super().__init__(args, num_terms)
-        width, heads = args.encoder_embed_dim, args.encoder_attention_heads
-        self.encoder_attn = CrossAttention(width, heads, cross_terms, args.attention_dropout, args.attention_backend)
-        self.encoder_attn_layer_norm = nn.LayerNorm(width, args.layer_norm_eps)
+        self.encoder_attn = CrossAttention(args, cross_terms)
+        self.encoder_attn_layer_norm = nn.LayerNorm(args.encoder_embed_dim, args.layer_norm_eps)
 
     def forward(
         self,
         x: Tensor,
-        position: PositionTerms,
-        cross_position: PositionTerms,
+        position: Attended,
+        cross_position: Attended,
         source: Source,
         state: State | None = None,
     ) -> Tensor:

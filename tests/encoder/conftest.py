@@ -1,0 +1,1 @@
+from tests.models.conftest import build, dictionary, pairs, tokens  # noqa: F401

@@ -1,0 +1,117 @@
+"""The layer: Shaw's values, Linformer's projection, memory, recomputed and half-precision layers."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.encoder.largest_tensor import LargestTensor
+from tests.models.small import KINDS
+from tupe.position import Terms
+
+
+@pytest.fixture
+def shaw(build):
+    """Attention with Shaw's values, whose projections are the identity."""
+    attention = (
+        build("shaw_tiny", shaw_values=True, relative_max_distance=2).encoder.sentence_encoder.layers[0].self_attn
+    )
+    torch.nn.init.eye_(attention.out_proj.weight), torch.nn.init.zeros_(attention.out_proj.bias)
+    return attention.double()
+
+
+def attend(attention, query, key, value, dropout=0.0):
+    attention.dropout = dropout
+    out = attention.train(dropout > 0).attend(query, key, value, Terms(7), None, None)
+    return out.unflatten(-1, (3, -1)).transpose(1, 2)
+
+
+def heads():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(2, 3, 7, 8, generator=generator, dtype=torch.float64) for _ in range(3)]
+
+
+def test_one_dropout_for_both_parts_of_the_value(shaw):
+    """With values 1 and a^V = -1 everywhere the two parts cancel, whatever is dropped."""
+    query, key, value = heads()
+    torch.nn.init.constant_(shaw.relative.value, -1)
+    out = attend(shaw, query, key, torch.ones_like(value), dropout=0.5)
+    torch.testing.assert_close(out, torch.zeros_like(out))
+    torch.nn.init.zeros_(shaw.relative.value)
+    out = attend(shaw, query, key, torch.ones_like(value), dropout=0.5)
+    assert (out - 1).abs().max() > 0.1  # and something is dropped
+
+
+def test_values_hide_padding_and_the_future(shaw):
+    query, key, value = heads()
+    hidden = torch.arange(7) >= torch.tensor([[7], [4]])
+    changed = value.masked_fill(hidden[:, None, :, None], 9.0)
+    for causal in (False, True):
+        one, other = (shaw.eval().attend(query, key, v, Terms(7), None, hidden, causal) for v in (value, changed))
+        assert torch.equal(one, other)
+    changed = torch.cat((value[:, :, :5], 9 * value[:, :, 5:]), 2)
+    one, other = (shaw.attend(query, key, v, Terms(7), None, None, True) for v in (value, changed))
+    assert torch.equal(one[:, :5], other[:, :5]) and not torch.equal(one[:, 5:], other[:, 5:])
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_shaw_makes_no_tensor_larger_than_twice_the_weights(build, values):
+    """Above all none of `n x n x d_h`."""
+    model = build("shaw_tiny", max_positions=256, encoder_layers=1, shaw_values=values)
+    with LargestTensor() as largest:
+        model(torch.full((2, 256), 5), features_only=True)[0].sum().backward()
+    assert 2 * 3 * 256 * 256 <= largest.elements <= 2 * 3 * 256 * (2 * 256 + 1)
+
+
+def cost(model, length):
+    """Elements of the largest tensor, and multiplications, of a forward and backward pass on one sequence."""
+    tokens = torch.full((1, length), 5)
+    with LargestTensor() as largest, FlopCounterMode(display=False) as flops:
+        model(tokens, features_only=True)[0].sum().backward()
+    return largest.elements, flops.get_total_flops()
+
+
+@pytest.mark.parametrize(("name", "linear"), [("linformer", True), ("diet_abs_lin", True), ("bert_a", False)])
+def test_linformers_memory_and_multiplications_grow_linearly(build, name, linear):
+    model = build(f"{name}_tiny", max_positions=1024, encoder_layers=1, attention_backend="reference")
+    (small, few), (large, many) = cost(model, 512), cost(model, 1024)
+    assert (large <= 2 * small and many <= 2 * few) if linear else (large == 4 * small and many > 3.5 * few)
+
+
+@pytest.mark.parametrize("name", ["linformer_tiny", "electra_linformer_tiny"])
+def test_more_keys_than_positions(build, name):
+    features = build(name, linformer_k=25, max_positions=24)(torch.full((2, 9), 5), features_only=True)[0]
+    assert features.shape[:2] == (2, 9) and features.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["tupe_r", "shaw", "deberta", "linformer", "rope"])
+def test_recomputed_layers_have_the_same_gradients(build, tokens, name):
+    gradients = []
+    for again in (False, True):
+        model = build(f"{name}_tiny", checkpoint_activations=again, dropout=0.1, attention_dropout=0.1).train()
+        torch.manual_seed(3)
+        model(tokens)[0].square().mean().backward()
+        gradients.append({n: p.grad for n, p in model.named_parameters()})
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_half_precision_agrees_with_float64(build, pairs, name, dtype):
+    exact, half = build(f"{name}_tiny").double(), build(f"{name}_tiny").to(dtype)
+    exact.load_state_dict(half.state_dict())
+    expected, logits = exact(pairs)[0], half(pairs)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = half.float()(pairs)[0]
+    real = pairs.ne(1)
+    bound = {torch.float16: 1e-2, torch.bfloat16: 8e-2}[dtype]
+    assert (logits[real].double() - expected[real]).norm() < bound * expected[real].norm()
+    assert (mixed[real].double() - expected[real]).norm() < 8e-2 * expected[real].norm()
+
+
+@pytest.mark.parametrize("fields", [{}, {"encoder_normalize_before": True}])
+@pytest.mark.parametrize("name", ["tupe_r_tiny", "bert_a_tiny"])
+def test_every_layer_norm_has_its_eps(build, name, fields):
+    model = build(name, layer_norm_eps=1e-12, **fields)
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert len(norms) >= 6 and {norm.eps for norm in norms} == {1e-12}

@@ -1,0 +1,246 @@
+"""Transformers' models against fairseq's: the same logits for every system and part, by one configuration."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tupe import position
+from tupe.hf.export import Loaded, config, weights
+from tupe.models.config import TupeConfig, named
+from tupe.models.tupe import TupeModel
+from tupe.systems import SYSTEMS, system_fields
+
+ours = pytest.importorskip("tupe.hf")
+
+LONGEST = 40
+#: Parts that no named system has.
+PARTS = {
+    "free": {"absolute": "free"},
+    "low_rank_input": {"absolute": "low_rank_input", "relative": "none", "reset": "none"},
+    "clipped": {"relative": "clipped", "relative_max_distance": 6},
+    "parametric": {"relative": "parametric", "relative_max_distance": 6},
+    "release": {"reset": "release", "untied_projection_bias": True},
+    "shaw_values": {"absolute": "none", "relative": "shaw", "reset": "none", "shaw_values": True},
+    "deberta_buckets": {"relative": "deberta", "relative_buckets": 6, "relative_max_distance": 9},
+    "deberta_clipped": {"relative": "deberta", "relative_buckets": 0, "relative_max_distance": 6},
+    "theta_scalars": {"absolute": "none"},
+    "alibi_symmetric": {"relative": "alibi", "relative_sides": "symmetric"},
+    "rope_of_some": {"rotary_dims": 4, "rotary_base": 30.0},
+    "unbinned": {"relative": "unbinned", "rotary_dims": -1},
+    "rope_cross": {"rotary_dims": -1, "absolute": "untied_cross", "reset": "none"},
+    "fire_ends": {"relative": "fire", "fire_length": 9.0, "fire_width": 5},
+    "segments": {"segment": "per_head", "no_layernorm_embedding": True},
+    "layer_norm_eps": {"layer_norm_eps": 0.3, "encoder_normalize_before": True},
+    "one_separator": {"segment": "per_head", "pair_separators": 1},
+    "untied_output": {"untie_weights_roberta": True, "activation_fn": "gelu_accurate"},
+}
+
+
+@pytest.fixture(scope="module")
+def dictionary():
+    from tests.samples import dictionary_of
+
+    return dictionary_of(*(f"word{index}" for index in range(30)), "<mask>")
+
+
+def pair(dictionary, name, auto=ours.TupeForMaskedLM, **fields):
+    """fairseq's model of a system, small, with weights that show every term; and Transformers' with the same."""
+    small = {
+        "encoder_layers": 2,
+        "encoder_embed_dim": 24,
+        "encoder_ffn_embed_dim": 32,
+        "encoder_attention_heads": 3,
+        "max_positions": LONGEST,
+    }
+    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: LONGEST)
+    torch.manual_seed(0)
+    model = TupeModel.build_model(named(f"{name}_tiny", **{**small, **fields}), task).eval()
+    model.register_classification_head("head", num_classes=3)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else parameter.data.add_(0.1)
+    cfg = {"model": {"_name": f"{name}_tiny"}, "task": {"_name": "masked_lm"}, "criterion": {}}
+    loaded = Loaded(model, dictionary.symbols, cfg, 0, "head", ["a", "b", "c"], "MaskedLM")
+    content = config(loaded)
+    theirs = auto(ours.TupeConfig(**content)).eval()
+    state = weights(loaded)
+    expected = theirs.state_dict()
+    state.setdefault("lm_head.decoder.weight", state["tupe.embed_tokens.weight"])
+    theirs.load_state_dict({key: state[key] for key in expected})
+    return model.eval(), theirs
+
+
+def tokens(length):
+    """Three sequences `<s> ... </s>`, long ones with a pair and with padding."""
+    generator = torch.Generator().manual_seed(length)
+    ids = torch.randint(4, 34, (3, length), generator=generator)
+    ids[:, 0], ids[:, -1] = 0, 2
+    if length > 20:
+        ids[0, 7:9] = ids[1, 3:5] = 2
+        ids[1, 20:], ids[2, 9:] = 1, 1
+        ids[1, 19], ids[2, 8] = 2, 2
+    return ids
+
+
+def difference(found, wanted):
+    return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, *PARTS])
+@torch.no_grad()
+def test_logits_are_those_of_fairseq(dictionary, system):
+    fields = {"sharing": "none", "encoder_normalize_before": True, **PARTS.get(system, {})}
+    model, theirs = pair(dictionary, system if system in SYSTEMS else "tupe_r", **fields)
+    for length in (1, 37, LONGEST):
+        ids = tokens(length)
+        kept, wanted = ids.ne(1), model(ids)[0]
+        assert difference(theirs(ids).logits[kept], wanted[kept]) < 1e-5, length
+        assert difference(theirs(ids, attention_mask=kept.long()).logits[kept], wanted[kept]) < 1e-5, length
+
+
+def test_defaults_are_the_plugins():
+    theirs, names = ours.TupeConfig(), ours.configuration_tupe.NAMES
+    config = TupeConfig()
+    for field in {*system_fields(TupeConfig), *names} - {"untie_weights_roberta", "max_positions"}:
+        assert getattr(theirs, names.get(field, field)) == getattr(config, field), field
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@torch.no_grad()
+def test_states_and_heads(dictionary, linear):
+    fields = {"encoder_normalize_before": True, "linear_heads": linear}
+    model, theirs = pair(dictionary, "tupe_r", ours.TupeForSequenceClassification, **fields)
+    ids = tokens(37)
+    features, extra = model(ids, return_all_hiddens=True, features_only=True)
+    found = theirs(ids, output_hidden_states=True)
+    for state, wanted in zip(found.hidden_states, extra["inner_states"], strict=True):
+        assert difference(state, wanted.transpose(0, 1)) < 1e-5
+    assert difference(theirs.tupe(ids).last_hidden_state[0], features[0]) < 1e-5
+    assert difference(found.logits, model(ids, features_only=True, classification_head_name="head")[0]) < 1e-5
+    embedded = theirs(inputs_embeds=theirs.tupe.embed_tokens(ids).double(), attention_mask=ids.ne(1)).logits
+    assert difference(embedded, found.logits) < 1e-5
+
+
+@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw"])
+def test_gradients_are_those_of_fairseq(dictionary, system):
+    """Also with activations that are computed again."""
+    model, theirs = pair(dictionary, system, dropout=0.0, attention_dropout=0.0)
+    ids = tokens(37)
+    labels = ids.masked_fill(ids.eq(1), -100)
+    logits = model(ids)[0]
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+    ours_by_name = dict(model.named_parameters())
+    for checkpointing in (False, True):
+        if checkpointing:
+            theirs.gradient_checkpointing_enable()
+        theirs.zero_grad()
+        theirs.train()(ids, labels=labels).loss.backward()
+        assert theirs.tupe.checkpoint_activations == checkpointing
+        for name, parameter in theirs.tupe.named_parameters():
+            wanted = ours_by_name[f"encoder.sentence_encoder.{name}"].grad
+            if wanted is not None:
+                assert (parameter.grad - wanted).abs().max() < 1e-5, name
+
+
+@torch.no_grad()
+def test_segments_and_lengths_are_the_users_too(dictionary):
+    _, theirs = pair(dictionary, "diet_abs")
+    ids = tokens(37)
+    from_separators = theirs(ids).logits
+    told = theirs.tupe.segments(ids).long()
+    assert torch.equal(theirs(ids, token_type_ids=told).logits, from_separators)
+    assert not torch.allclose(theirs(ids, token_type_ids=torch.zeros_like(ids)).logits, from_separators)
+    with pytest.raises(ValueError, match="41 tokens is longer than the 40 positions"):
+        theirs(torch.zeros(1, LONGEST + 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
+        theirs()
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields"),
+    [
+        (torch.tensor([0, 1, -100]), {}),
+        (torch.zeros(3, 1).long(), {}),
+        (torch.zeros(3, 4).double(), {}),
+        (torch.zeros(3, 4).long(), {"problem_type": "multi_label_classification"}),
+        (torch.zeros(3).double(), {"num_labels": 1}),
+        (torch.zeros(3, 1).long(), {"num_labels": 1}),
+    ],
+)
+def test_labels_of_texts(labels, fields):
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = ours.TupeConfig(**small, vocab_size=40, **{"num_labels": 4, **fields})
+    ours.TupeForSequenceClassification(config)(tokens(5), labels=labels).loss.backward()
+
+
+@torch.no_grad()
+def test_padding_on_the_left_is_refused(dictionary):
+    model, theirs = pair(dictionary, "tupe_r")
+    ids = tokens(37)
+    left = torch.stack([row.roll(int(row.eq(1).sum())) for row in ids])
+    for given in ({"input_ids": left}, {"input_ids": left, "attention_mask": left.ne(1).long()}):
+        with pytest.raises(ValueError, match=r"hides the first token .*: pad on the right"):
+            theirs(**given)
+    empty = torch.cat([ids, torch.ones_like(ids[:1])])  # a sequence without tokens
+    assert difference(theirs(empty).logits[:3][ids.ne(1)], model(ids)[0][ids.ne(1)]) < 1e-5
+
+
+@torch.no_grad()
+def test_without_a_token_of_padding():
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    small |= {"vocab_size": 9, "segment": "per_head", "pair_separators": 1}
+    torch.manual_seed(0)
+    model, ids = ours.TupeModel(ours.TupeConfig(**small, pad_token_id=None)).eval(), torch.tensor([[0, 5, 2, 6, 1]])
+    told = {"attention_mask": torch.ones_like(ids), "token_type_ids": torch.tensor([[0, 0, 0, 1, 1]])}
+    assert torch.equal(model(ids).last_hidden_state, model(ids, **told).last_hidden_state)
+
+
+def test_another_choice_is_refused():
+    for field, choices in ours.configuration_tupe.CHOICES.items():
+        with pytest.raises(ValueError, match=f"{field} is 'other', expected one of {choices[0]}, "):
+            ours.TupeConfig(**{field: "other"})
+
+
+def test_fields_that_are_gone():
+    """A folder of before loads, unless its model used one of them."""
+    ours.TupeConfig(**ours.configuration_tupe.REMOVED, rotary_factor=4.0, rotary_length=9.0)
+    for field in ours.configuration_tupe.REMOVED:
+        with pytest.raises(ValueError, match=f"{field} is 'used', which this version no longer computes"):
+            ours.TupeConfig(**{field: "used"})
+
+
+@pytest.mark.parametrize("relative", ["alibi", "kerple", "fire"])
+def test_new_models_start_as_fairseqs(relative):
+    """Though Transformers draws parameters after it has built them."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 16}
+    config = ours.TupeConfig(relative=relative, relative_sides="learned", max_position_embeddings=128, **small)
+    term = ours.TupeModel(config).position_bias.relative
+    started = {
+        "alibi": position.AlibiRelative(4, relative_sides="learned"),
+        "kerple": position.KerpleRelative(4),
+        "fire": position.FireRelative(4, 128),
+    }[relative]
+    for (name, parameter), wanted in zip(term.named_parameters(), started.parameters(), strict=True):
+        assert parameter.shape == wanted.shape
+        if relative == "alibi" or parameter.numel() == 1:
+            torch.testing.assert_close(parameter, wanted)
+        else:
+            assert parameter.std() > 0.3 * wanted.std() > 0, name
+
+
+@pytest.mark.parametrize("auto", sorted(set(ours.__all__) - {"TupeConfig"}))
+def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
+    torch.manual_seed(0)
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    model = getattr(ours, auto)(ours.TupeConfig(vocab_size=20, max_position_embeddings=8, **small, num_labels=3)).eval()
+    model.save_pretrained(tmp_path)
+    again = getattr(ours, auto).from_pretrained(tmp_path).eval()
+    for (name, parameter), other in zip(model.named_parameters(), again.parameters()):
+        assert torch.equal(parameter, other), name
+    ids = torch.tensor([[0, 5, 6, 2]])
+    assert torch.equal(model(ids)[0], again(ids)[0])
+    if auto == "TupeForMaskedLM":
+        assert again.lm_head.decoder.weight is again.tupe.embed_tokens.weight
+        assert model.resize_token_embeddings(22).weight.shape == (22, 16)
+        assert model(ids).logits.shape == (1, 4, 22)

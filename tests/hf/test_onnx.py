@@ -1,0 +1,91 @@
+"""ONNX graphs of exported models: equal to PyTorch at every length, and never there when wrong."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from tests.samples import write_corpus, write_task
+from tupe.cli.main import main
+from tupe.hf import onnx as to_onnx
+
+onnxruntime = pytest.importorskip("onnxruntime")
+ours = pytest.importorskip("tupe.hf")
+
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+
+
+def check(folder, model, *names):
+    """The graph's outputs are the model's."""
+    model.base_model.unpad = "never"
+    session = onnxruntime.InferenceSession(str(folder / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == list(names)
+    for batch, length in ((1, 1), (2, 2), (5, 11), (1, model.config.max_position_embeddings)):
+        ids = torch.randint(4, 25, (batch, length))
+        mask = torch.ones_like(ids)
+        mask[-1, (length + 1) // 2 :] = 0
+        with torch.no_grad():
+            found = model(ids, attention_mask=mask)
+        graph = session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+        for name, output in zip(names, graph):
+            wanted = found[name].numpy()
+            assert np.abs(output - wanted).max() < 1e-5 * max(1, np.abs(wanted).max()), (name, length)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with `corpus` and the task `MNLI`, of 25 symbols."""
+    folder = tmp_path_factory.mktemp("data")
+    write_corpus(folder / "corpus")
+    write_task(folder / "MNLI", ("a", "b", "c"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("system", "task"),
+    [
+        ("diet_rel", "MNLI"),
+        *((name, None) for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "rope")),
+    ],
+)
+def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsys):
+    """A system for each way of the graph: all terms that are added to the logits are one buffer in it, as tupe_r's."""
+    fields = {} if system == "tupe_r" else {"encoder_layers": 1}  # one model shows that layers follow each other
+    make_checkpoint(tmp_path / "best.pt", f"{system}_tiny", 3 if task else None, of=data / "corpus", **fields)
+    data, folder = data / (task or "corpus"), tmp_path / "exported"
+    assert main(["export", str(tmp_path / "best.pt"), str(data), str(folder), "--no-tokenizer"]) == 0
+    assert main(["export-onnx", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert float(re.search(r"from PyTorch: (\S+) of", out)[1]) <= 1e-5
+    auto = ours.TupeForSequenceClassification if task else ours.TupeForMaskedLM
+    check(folder, auto.from_pretrained(folder).eval(), "logits")
+
+
+@pytest.mark.parametrize(
+    ("auto", "names"),
+    [("TupeModel", ["last_hidden_state"]), ("TupeForQuestionAnswering", ["start_logits", "end_logits"])],
+)
+def test_graph_of_features_and_answers(auto, names, tmp_path):
+    torch.manual_seed(0)
+    model = getattr(ours, auto)(ours.TupeConfig(vocab_size=25, max_position_embeddings=24, **SMALL)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path)
+    assert main(["export-onnx", str(tmp_path)]) == 0
+    check(tmp_path, model, *names)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    config = ours.TupeConfig(vocab_size=40, max_position_embeddings=8, num_labels=2, **SMALL)
+    ours.TupeForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_graph_that_differs_is_not_written(small, monkeypatch, capsys):
+    monkeypatch.setattr(to_onnx, "TOLERANCE", -1.0)
+    assert main(["export-onnx", str(small)]) == 1
+    assert re.search(r"differs from the model by ", capsys.readouterr().err)
+    assert not list(small.glob("onnx/*"))

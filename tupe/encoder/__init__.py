@@ -1,0 +1,1 @@
+"""The encoder in plain PyTorch, without fairseq: exported models carry these files."""

@@ -1,0 +1,84 @@
+"""Build the position terms of a model from its fields."""
+
+from argparse import Namespace
+from typing import Any
+
+from tupe.position import PositionBias, RelativeEmbeddings, Reset, Rotary, SegmentAttention, UntiedAbsolute
+from tupe.position.registry import build_term
+
+#: Choices without a term here: nothing, a table at the input, and what each layer builds.
+_NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta")}
+#: Choices of `absolute` that are built as another.
+_SAME_TERM = {"untied_cross": "untied", "low_rank_input": "low_rank"}
+
+
+def embedding_width(args: Namespace) -> int:
+    """Return the width of the tables of tokens and positions."""
+    return args.embedding_dim or args.encoder_embed_dim
+
+
+def sets_of_parameters(args: Namespace) -> int:
+    """Return how many heads of the model have position parameters of their own (DIET, section 4.4)."""
+    layers, heads = args.encoder_layers, args.encoder_attention_heads
+    return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
+
+
+def num_products(args: Namespace) -> int:
+    """Return how many products of content, positions and distances the logit sums."""
+    return {"untied": 2, "untied_cross": 4}.get(args.absolute, 1) + 2 * (args.relative == "deberta")
+
+
+def arguments(args: Namespace, bidirectional: bool) -> dict[str, Any]:
+    """Return what the constructor of a term may ask for, by name; a decoder is not `bidirectional`."""
+    return {
+        **vars(args),
+        "num_heads": sets_of_parameters(args),
+        "layer_heads": args.encoder_attention_heads,
+        "embed_dim": args.encoder_embed_dim,
+        "head_dim": args.encoder_embed_dim // args.encoder_attention_heads,
+        "bidirectional": bidirectional,
+        "num_terms": num_products(args),
+        "projection_bias": args.untied_projection_bias,
+        "layer_norm": not args.no_untied_layer_norm,
+        "rank": args.position_rank,
+        "num_keys": args.linformer_k or None,
+        "num_buckets": args.relative_buckets,
+        "max_distance": args.relative_max_distance,
+    }
+
+
+def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
+    """Build the terms that do not depend on the content."""
+    known = arguments(args, bidirectional)
+    absolute = relative = reset = rotation = embeddings = None
+    if args.absolute not in _NO_TERM["absolute"]:
+        name = _SAME_TERM.get(args.absolute, args.absolute)
+        absolute = build_term("absolute", name, {**known, "embed_dim": embedding_width(args)})
+    if args.relative not in _NO_TERM["relative"]:
+        relative = build_term("relative", args.relative, known)
+    if args.reset != "none":
+        vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
+        reset = Reset(known["num_heads"], vectors, args.reset, relative is not None)
+    if args.rotary_dims:
+        rotation = Rotary(known["head_dim"], args.rotary_dims, args.rotary_base)
+    if args.relative == "deberta":
+        embeddings = RelativeEmbeddings(
+            args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, args.layer_norm_eps
+        )
+    return PositionBias(
+        absolute,
+        relative,
+        reset,
+        cross=args.absolute == "untied_cross",
+        rotation=rotation,
+        embeddings=embeddings,
+        num_terms=args.content_terms or num_products(args),
+    )
+
+
+def build_segment_attention(args: Namespace) -> SegmentAttention | None:
+    """Build the segment term of the attention, shared like the other terms; `None` without segments there."""
+    if args.segment != "per_head":
+        return None
+    layers = 1 if args.sharing == "layer" else args.encoder_layers
+    return SegmentAttention(sets_of_parameters(args) // layers, layers)

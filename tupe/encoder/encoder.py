@@ -1,0 +1,206 @@
+"""The encoder: embeds tokens, computes the position terms once a batch, and runs the layers with them."""
+
+import itertools
+import math
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.attention.biased import takes_parts
+from tupe.attention.packed import takes_packed
+from tupe.encoder.build import build_position_bias, build_segment_attention, embedding_width
+from tupe.encoder.layer import Attended, Layer, run_layer
+from tupe.encoder.unpadded import Tokens, packed, without_padding
+from tupe.layers import Dropout, Linear, is_traced
+from tupe.position.absolute import PositionTable
+from tupe.position.length import check_length
+from tupe.position.precision import compute_dtype
+from tupe.position.segment import SegmentTable, segment_ids
+from tupe.position.terms import Terms
+
+#: Removing the padding of a batch is worth its cost where less than this fraction of its slots are tokens.
+UNPAD_BELOW = 0.95
+#: A batch whose slots are all computed.
+PADDED = Tokens()
+
+
+class EncoderBase(nn.Module):
+    """The parts of an encoder, of a decoder and of Transformers' model, which `build` makes."""
+
+    embed_scale = 1.0
+
+    def build(
+        self, args: Namespace, embed_tokens: nn.Embedding, eos: int, layer: type[Layer] = Layer, *options: int
+    ) -> None:
+        """Make the modules.
+
+        Args:
+            args: namespace with the fields of `EncoderConfig`, and `max_positions`.
+            embed_tokens: token embeddings, with `padding_idx`.
+            eos: index of the separator `</s>`, which tells the segments apart.
+            layer: class of the layers.
+            options: what its constructor takes after `args` and the number of products in the logit.
+        """
+        width, embedding_dim, eps = args.encoder_embed_dim, embedding_width(args), args.layer_norm_eps
+        self.num_heads, self.head_dim = args.encoder_attention_heads, width // args.encoder_attention_heads
+        self.max_positions, self.window = args.max_positions, args.attention_window
+        self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
+        self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
+        self.eos, self.pair_separators = eos, args.pair_separators
+        #: Whether kernels may compute the bias from its parts: no layer adds to it, and its keys are all positions.
+        self.in_parts = not (args.relative in ("shaw", "deberta") or args.linformer_k or self.window)
+        self.layers_share = args.sharing == "layer"
+        self.embed_tokens = embed_tokens
+        at_input = args.absolute in ("input", "low_rank_input")
+        self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
+        self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
+        self.position_bias = build_position_bias(args, layer.attention.bidirectional)
+        self.segment_attention = build_segment_attention(args)
+        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim, eps)
+        self.dropout = Dropout(args.dropout)
+        self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width)
+        num_terms = self.position_bias.num_terms
+        self.layers = nn.ModuleList(layer(args, num_terms, *options) for _ in range(args.encoder_layers))
+        self.layer_norm = nn.LayerNorm(width, eps) if args.encoder_normalize_before else nn.Identity()
+
+    def tokens(self, hidden: Tensor, num_tokens: int | None = None, padded: bool = False) -> Tokens:
+        """Find the tokens of a batch; where padding is to be computed too, or `padded`, they are all its slots.
+
+        `hidden` `(B, T)` is true at padding, and `num_tokens` is the number of the others, if it is known. Unless
+        `unpad` is `always`, a caller that does not know it gets features at padding too.
+        """
+        on_cpu = hidden.device.type == "cpu"
+        if num_tokens == hidden.numel():
+            return PADDED
+        if num_tokens is None and on_cpu and not is_traced() and not hidden.any():  # a GPU would have to be waited for
+            return PADDED
+        few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * hidden.numel()
+        if padded or is_traced() or hidden.is_meta or not {"auto": few, "always": True, "never": False}[self.unpad]:
+            return Tokens(hidden)
+        dtype = compute_dtype(next(self.layers.parameters()))
+        if self.in_parts and takes_packed(self.attention_backend, hidden.device, dtype, self.head_dim):
+            return packed(hidden, num_tokens)
+        return without_padding(hidden, num_tokens, self.num_heads if on_cpu and not self.compile_layers else None)
+
+    def segments(self, src_tokens: Tensor) -> Tensor | None:
+        """Tell which of `src_tokens` `(B, T)` are in segment 1: `(B, T)`, bool; `None` for a model without segments."""
+        if self.input_segments is None and self.segment_attention is None:
+            return None
+        return segment_ids(src_tokens, self.eos, self.pair_separators, self.embed_tokens.padding_idx)
+
+    def embed(self, x: Tensor, tokens: Tokens = PADDED, segments: Tensor | None = None, first: int = 0) -> Tensor:
+        """Compute the input of the first layer, `(B, T, d)` with zeros at padding, or without padding `(N, d)`.
+
+        `x` are the embedded tokens, at the positions from `first` on.
+        """
+        end = first + (x.shape[1] if tokens.shape is None else tokens.shape[1])
+        check_length(end, self.max_positions)
+        x = x if self.embed_scale == 1 else self.embed_scale * x
+        if self.input_positions is not None:
+            positions = self.input_positions(end)[first:]
+            x = x + (positions if tokens.places is None else F.embedding(tokens.places % end, positions))
+        if self.input_segments is not None:
+            x = x + self.input_segments(tokens.unpad(segments))
+        x = self.embedding_projection(self.dropout(self.layernorm_embedding(x)))
+        return x if tokens.hidden is None or tokens.places is not None else x.masked_fill(tokens.hidden[..., None], 0)
+
+    def terms(self, length: int, segments: Tensor | None = None, pairs: bool | None = None) -> Terms:
+        """Compute the position terms of all layers; `pairs` tells whether any sequence has two `segments`, if known."""
+        terms = self.position_bias(length)
+        if self.segment_attention is None:
+            return terms
+        if is_traced():
+            pairs = True
+        elif pairs is None or self.pair_separators == 1:  # a caller's `pairs` counts on two separators
+            pairs = bool(segments.any())  # this waits for a GPU, but saves it much more time
+        segments = segments if pairs else segments[:1, :1]  # without a second segment, one cell is that of all
+        return terms._replace(segment=self.segment_attention(), segments=segments)
+
+    def run(self, x: Tensor, tokens: Tokens, terms: Terms, keep: bool = False) -> tuple[Tensor, list[Tensor] | None]:
+        """Run the layers; return the features, and with `keep` the states before and after each layer."""
+        states = [x] if keep else None
+        for layer, groups in zip(self.layers, self.attended(terms, tokens, x)):
+            x = self.run_layer(layer, x, tokens, groups)
+            if states is not None:
+                states.append(x)
+        return self.layer_norm(x), states
+
+    def run_layer(self, layer: Layer, *inputs: object) -> Tensor:
+        """Call `layer(*inputs)` by the fields `compile` and `checkpoint_activations`."""
+        return run_layer(layer, *inputs, compile=self.compile_layers, recompute=self.checkpoint_activations)
+
+    def attended(self, terms: Terms, tokens: Tokens, x: Tensor) -> Iterator[tuple[Attended, ...]]:
+        """Yield for each layer what its attention takes for each group of `tokens`; `x` is the layers' input."""
+        groups, dtype = tokens.groups or (tokens,), compute_dtype(x)
+        by_layer = [terms] if self.layers_share else terms.split(len(self.layers))
+        for own in by_layer:
+            attended = tuple(self.attended_by(group, own, dtype) for group in groups)
+            yield from itertools.repeat(attended, len(self.layers) // len(by_layer))
+
+    def attended_by(self, group: Tokens, terms: Terms, dtype: torch.dtype) -> Attended:
+        """Return the terms of a group, rounded to the layers' type, and their bias."""
+        if group.shape is not None:
+            if group.shape[1] < terms.length:
+                terms = terms.slice(group.shape[1], self.position_bias.num_keys)
+            if terms.segments is not None and terms.segments.numel() > 1:
+                terms = terms._replace(segments=terms.segments[group.rows])
+        device = self.embed_tokens.weight.device
+        if self.in_parts and takes_parts(self.attention_backend, terms, device, dtype, self.head_dim):
+            return Attended(group, terms.rounded(dtype), terms)
+        bias = terms.dense()
+        if self.window:
+            bias = hide_far(bias, self.window, terms.length, device)
+        return Attended(group, terms.rounded(dtype), None if bias is None else bias.to(dtype))
+
+
+class Encoder(EncoderBase):
+    """Encoder of tokens `(B, T)`, which start with `[CLS]` (`<s>`) and are padded on the right.
+
+    The arguments are those of `EncoderBase.build`.
+    """
+
+    def __init__(self, args: Namespace, embed_tokens: nn.Embedding, eos: int) -> None:
+        super().__init__()
+        self.build(args, embed_tokens, eos)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        num_tokens: int | None = None,
+        return_all_hiddens: bool = False,
+        head: Callable[[Tensor], Tensor] | None = None,
+        pairs: bool | None = None,
+    ) -> tuple[Tensor, list[Tensor] | None]:
+        """Compute the features of `src_tokens`.
+
+        Args:
+            src_tokens: `(B, T)`, `T` at most `max_positions`.
+            num_tokens: number of tokens that are not padding, if the caller knows it; `None` to look.
+            return_all_hiddens: also return the input of the first layer and the output of each.
+            head: function of the features `(..., d)`, whose output `(...)` is returned in their place.
+            pairs: whether any sequence has two segments, if the caller knows it; `None` to look.
+
+        Returns:
+            The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
+
+        Raises:
+            ValueError: for a sequence longer than `max_positions`.
+        """
+        tokens = self.tokens(src_tokens.eq(self.embed_tokens.padding_idx), num_tokens, padded=return_all_hiddens)
+        segments = self.segments(src_tokens)
+        x = self.embed(self.embed_tokens(tokens.unpad(src_tokens)), tokens, segments)  # B T d, or N d
+        terms = self.terms(src_tokens.shape[1], segments, pairs)  # once a batch
+        x, states = self.run(x, tokens, terms, return_all_hiddens)
+        x = x if head is None else head(x)
+        return tokens.pad(x), states
+
+
+def hide_far(bias: Tensor | None, reach: int, length: int, device: torch.device) -> Tensor:
+    """Return `bias` with -inf at distances above `reach`, except in the row and column of `[CLS]`."""
+    place = torch.arange(length, device=device)
+    far = ((place - place[:, None]).abs() > reach) & (place > 0) & (place[:, None] > 0)
+    bias = torch.zeros(1, length, length, device=device) if bias is None else bias
+    return bias.masked_fill(far, -math.inf)

@@ -1,0 +1,36 @@
+"""`import tupe.hf` lets Transformers' Auto classes load exported models without running the code in their folders."""
+
+from tupe.util import import_transformers
+
+transformers = import_transformers()
+
+from tupe.hf.configuration_tupe import TupeConfig  # noqa: E402  after a torchaudio that does not load is hidden
+from tupe.hf.modeling_tupe import (  # noqa: E402
+    TupeForMaskedLM,
+    TupeForQuestionAnswering,
+    TupeForSequenceClassification,
+    TupeForTokenClassification,
+    TupeModel,
+)
+
+__all__ = [
+    "TupeConfig",
+    "TupeForMaskedLM",
+    "TupeForQuestionAnswering",
+    "TupeForSequenceClassification",
+    "TupeForTokenClassification",
+    "TupeModel",
+]
+
+TupeConfig.register_for_auto_class()
+transformers.AutoConfig.register(TupeConfig.model_type, TupeConfig, exist_ok=True)
+for _model in (
+    TupeModel,
+    TupeForMaskedLM,
+    TupeForQuestionAnswering,
+    TupeForSequenceClassification,
+    TupeForTokenClassification,
+):
+    _auto = f"AutoModel{_model.__name__.removeprefix('Tupe').removeprefix('Model')}"
+    getattr(transformers, _auto).register(TupeConfig, _model, exist_ok=True)
+    _model.register_for_auto_class(_auto)  # so that `save_pretrained` names the code in `config.json`

@@ -1,0 +1,49 @@
+"""The files that exported models carry: this package's own, flat, with relative imports."""
+
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import nn
+
+from tupe.position.registry import REGISTRY
+
+_PACKAGE = Path(__file__).parents[1]
+SHIPPED = (
+    *sorted((_PACKAGE / "position").glob("*.py")),
+    *(_PACKAGE / "attention" / f"{name}.py" for name in ("biased", "factors", "flex", "packed", "reference", "sdpa")),
+    *sorted((_PACKAGE / "encoder").glob("[!_]*.py")),
+    *(_PACKAGE / f"{name}.py" for name in ("layers",)),
+    *(_PACKAGE / "hf" / f"{name}_tupe.py" for name in ("configuration", "modeling")),
+)
+
+
+def flat(path: Path) -> str:
+    """Return a file's name in an exported folder: `position/bias.py` is `position_bias.py`."""
+    *rooms, name = path.relative_to(_PACKAGE).with_suffix("").parts
+    return "_".join([room for room in rooms if room != "hf"] + [name] * (name != "__init__")) + ".py"
+
+
+def relative(code: str) -> str:
+    """Make the imports of this package relative to the folder."""
+    code = re.sub(r"^import tupe.*\n", "", code, flags=re.M)
+    return re.sub(r"^from tupe\.([\w.]+) import", lambda m: f"from .{m[1].replace('.', '_')} import", code, flags=re.M)
+
+
+def own_terms() -> list[type[nn.Module]]:
+    """Return the registered terms that are not this package's."""
+    terms = (found.term for side in REGISTRY.values() for found in side.values())
+    return [term for term in terms if not term.__module__.startswith("tupe.")]
+
+
+def write_code(folder: Path, terms: Iterable[type[nn.Module]] | None = None) -> None:
+    """Write the model code into `folder`, with the files of `terms`, by default all `own_terms`."""
+    for path in SHIPPED:
+        (folder / flat(path)).write_text(relative(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for term in own_terms() if terms is None else terms:
+        name = term.__module__.replace(".", "_")
+        code = Path(inspect.getsourcefile(term)).read_text(encoding="utf-8")
+        (folder / f"{name}.py").write_text(relative(code), encoding="utf-8")
+        with (folder / "position.py").open("a", encoding="utf-8") as registry:
+            registry.write(f"\nfrom .{name} import {term.__name__}  # noqa: E402, F401\n")

@@ -1,0 +1,136 @@
+"""The configuration of an encoder. This file is shipped with exported models: it imports no `tupe`."""
+
+import transformers
+from transformers import PreTrainedConfig
+
+if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14):
+    raise ImportError(
+        f"this model needs transformers >= 5.14, whose attention takes a position bias, but {transformers.__version__} "
+        "is installed: pip install --upgrade transformers"
+    )
+
+#: Field of the plugin -> its name here, where Transformers has a usual one.
+NAMES = {
+    "encoder_embed_dim": "hidden_size",
+    "encoder_layers": "num_hidden_layers",
+    "encoder_attention_heads": "num_attention_heads",
+    "encoder_ffn_embed_dim": "intermediate_size",
+    "activation_fn": "hidden_act",
+    "pooler_activation_fn": "pooler_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "pooler_dropout": "classifier_dropout",
+    "max_positions": "max_position_embeddings",
+}
+
+#: Choices that no constructor looks up: with another one the model would lack the term in silence.
+CHOICES = {"reset": ("none", "paper", "release"), "segment": ("none", "input", "per_head")}
+
+#: Fields of older folders that no model reads any more -> the value that changed nothing.
+REMOVED = {
+    "rotary_reset": False,
+    "rotary_scaling": "none",
+    "randomised_positions": 0,
+    "deberta_terms": "c2p+p2c",
+    "deberta_projections": "shared",
+    "deberta_index": "code",
+}
+
+
+class TupeConfig(PreTrainedConfig):
+    r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
+
+    Args:
+        absolute: absolute positions: `none`, `input` (added to the words, BERT), `untied` (a correlation of their own),
+            `untied_cross` (the same with the two cross terms), `low_rank` (DIET's factors), `low_rank_input` (with
+            BERT's table too), `free` (a value for each pair).
+        relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`,
+            `deberta`, `alibi`, `kerple`, `fire`.
+        reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
+        segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
+        sharing: what shares the position terms: `layer` (all layers), `head` (the heads of a layer), or `none`.
+        position_rank: width of the `low_rank` factors.
+        shaw_values: whether `shaw` has vectors for the values too.
+        linformer_k: keys and values are projected to so many rows; 0 for full attention.
+        relative_buckets, relative_max_distance: of the relative terms; `deberta` clips distances with 0 buckets.
+        relative_sides: of `alibi`: `symmetric` or `learned`.
+        fire_width: hidden units of `fire`.
+        fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
+        rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
+        rotary_base: of the angles.
+        untied_projection_bias: biases on `U^Q` and `U^K`.
+        encoder_normalize_before: pre-norm layers.
+        no_layernorm_embedding: no layer norm on the input.
+        pooler_act, classifier_dropout: of the classification head.
+        pair_separators: between the texts of a pair, `<s> a </s> </s> b </s>` with 2, `<s> a </s> b </s>` with 1.
+        linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
+        no_untied_layer_norm: no layer norm on the untied positions.
+        content_terms: scale the content's product as one of so many; 0 for as many as there are.
+        embedding_dim: width of the tables of tokens and positions; 0 for `hidden_size`.
+        attention_window: attend to tokens at most this far to each side, and to and from [CLS]; 0 for all.
+        attention_backend, unpad: how attention is computed, and whether padding is (`auto`, `always`, `never`).
+        compile: fuse the layers' element-wise parts in training.
+        checkpoint_activations: use `gradient_checkpointing_enable()` instead.
+    """
+
+    model_type = "tupe"
+
+    vocab_size: int = 32768
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    activation_dropout: float = 0.0
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-5
+    initializer_range: float = 0.02
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    tie_word_embeddings: bool = True
+    pooler_act: str = "tanh"
+    classifier_dropout: float = 0.0
+    linear_heads: bool = False
+
+    absolute: str = "untied"
+    relative: str = "bucketed"
+    reset: str = "paper"
+    segment: str = "none"
+    sharing: str = "layer"
+    position_rank: int = 64
+    shaw_values: bool = False
+    linformer_k: int = 0
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+    relative_sides: str = "symmetric"
+    fire_width: int = 32
+    fire_length: float = 0.0
+    rotary_dims: int = 0
+    rotary_base: float = 10000.0
+    untied_projection_bias: bool = False
+    encoder_normalize_before: bool = False
+    no_layernorm_embedding: bool = False
+    pair_separators: int = 2
+    no_untied_layer_norm: bool = False
+    content_terms: int = 0
+    embedding_dim: int = 0
+    attention_window: int = 0
+    attention_backend: str = "auto"
+    unpad: str = "auto"
+    compile: bool = False
+    checkpoint_activations: bool = False
+
+    def __post_init__(self, **others: object) -> None:
+        super().__post_init__(**others)
+        for field, choices in CHOICES.items():  # with another one the model would lack the term in silence
+            if getattr(self, field) not in choices:
+                raise ValueError(f"{field} is {getattr(self, field)!r}, expected one of {', '.join(choices)}")
+        for field, unused in REMOVED.items():
+            if others.get(field, unused) != unused:
+                raise ValueError(f"{field} is {others[field]!r}, which this version no longer computes")
+
+
+__all__ = ["TupeConfig"]

@@ -1,0 +1,225 @@
+"""A checkpoint as a folder that Transformers loads, with its model code, compared with the model that it came from."""
+
+import contextlib
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tupe.checkpoints.load import open_checkpoint
+from tupe.data.manifest import versions
+from tupe.data.tokenizers import JSON, MODEL
+from tupe.hf.card import About, card
+from tupe.hf.code import write_code
+from tupe.hf.tokenizer import build_tokenizer, imported_tokenizer, tokenizer_config
+from tupe.models.config import ElectraConfig
+from tupe.models.tupe import TupeModel
+from tupe.patches.checkpoints import special_symbols
+from tupe.position.registry import registered_options
+from tupe.util import UserError, atomic, check_new, write_json
+
+TOLERANCE = 1e-4  # of the largest score
+AUTO_MAP = {
+    "AutoConfig": "configuration_tupe.TupeConfig",
+    "AutoModel": "modeling_tupe.TupeModel",
+    "AutoModelForMaskedLM": "modeling_tupe.TupeForMaskedLM",
+    "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
+    "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
+}
+#: Of the task of a model that answers questions: how its contexts are cut, and its answers.
+WINDOWS = ("doc_stride", "max_query", "max_answer")
+#: Beginning of a parameter's name -> that of `model.safetensors`; the head is in `names_of`.
+PREFIXES = {
+    "encoder.sentence_encoder.": "tupe.",
+    "encoder.lm_head.weight": "lm_head.decoder.weight",
+    "encoder.lm_head.bias": "lm_head.decoder.bias",
+    "encoder.lm_head.": "lm_head.",
+    "span_head.": "qa_outputs.",
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint with all that an export needs."""
+
+    model: TupeModel  # in evaluation mode, on the CPU, in float32
+    symbols: list[str]  # of the dictionary, in order
+    cfg: dict[str, Any]  # the checkpoint's configuration
+    updates: int  # how many it was trained for
+    head: str | None  # the classification head of the task that it was fine-tuned for
+    labels: list[str] | None  # its classes; one name without meaning for a regression
+    kind: str  # `MaskedLM`, `SequenceClassification` or `QuestionAnswering`
+    untrained: bool = False  # whether its language-model head is, as it was a discriminator
+
+    @property
+    def name(self) -> str:
+        return self.cfg["model"]["_name"]
+
+
+def load(checkpoint: Path, data: Path) -> Loaded:
+    """Load a checkpoint of ours with the dictionary in `data`.
+
+    Raises:
+        UserError: the model is an ELECTRA, or the classes are others.
+    """
+    opened = open_checkpoint(checkpoint)
+    if isinstance(opened.config, ElectraConfig):
+        raise UserError(f"{checkpoint} has two networks. Export what `tupe export-electra` makes of it.")
+    opened.check_classes(data)
+    model, fairseq_task = opened.model(data)
+    head = labels = None
+    kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
+    if opened.task.get("_name") == "tupe_sentence_prediction":
+        kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
+        labels = ["LABEL_0"]
+        if not fairseq_task.cfg.regression_target:
+            known = fairseq_task.label_dictionary
+            labels = [label for label, special in zip(known.symbols, special_symbols(known)) if not special]
+    untrained = kind == "MaskedLM" and "encoder.lm_head.bias" not in opened.weights
+    symbols = fairseq_task.source_dictionary.symbols
+    return Loaded(model.eval().float(), symbols, opened.state["cfg"], opened.updates, head, labels, kind, untrained)
+
+
+def renamed(name: str, head: str | None, back: bool = False) -> str:
+    """Return a parameter's name in `model.safetensors`, or with `back` in the fairseq model.
+
+    `head` is the name of the classification head.
+    """
+    prefixes = {**PREFIXES, f"classification_heads.{head}.": "classifier."}
+    pairs = ((theirs, ours) if back else (ours, theirs) for ours, theirs in prefixes.items())
+    return next((new + name[len(old) :] for old, new in pairs if name.startswith(old)), name)
+
+
+def weights(loaded: Loaded) -> dict[str, Tensor]:
+    """Return the tensors of `model.safetensors`; a matrix that is input and output embedding is there once."""
+    state = loaded.model.state_dict()
+    if not loaded.model.args.untie_weights_roberta:
+        del state["encoder.lm_head.weight"]
+    return {renamed(name, loaded.head): tensor.contiguous() for name, tensor in state.items()}
+
+
+def config(loaded: Loaded) -> dict[str, Any]:
+    """Return the content of `config.json`."""
+    from tupe.hf.configuration_tupe import NAMES, TupeConfig
+
+    args, task = vars(loaded.model.args), loaded.cfg["task"]
+    known = [*NAMES, *(name for name in args if name in TupeConfig.__dataclass_fields__)]
+    own = [name for name in registered_options() if name in args and name not in known]
+    content = {
+        "architectures": [f"TupeFor{loaded.kind}"],
+        "model_type": "tupe",
+        "auto_map": AUTO_MAP,
+        "dtype": "float32",
+        "vocab_size": len(loaded.symbols),
+        **{NAMES.get(name, name): args[name] for name in (*known, *own)},
+        "initializer_range": 0.02,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": not args["untie_weights_roberta"],
+        "fairseq": {
+            "model": loaded.name,
+            "task": task["_name"],
+            "dictionary_sha256": args.get("dictionary_sha256"),
+            "symbols": len(loaded.symbols),
+            "head": loaded.head,
+            **{name: task[name] for name in WINDOWS if name in task},
+        },
+        "tupe_version": versions().get("tupe", "unknown"),
+    }
+    if loaded.labels is not None:
+        content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}
+        content["label2id"] = {label: i for i, label in enumerate(loaded.labels)}
+        regression = len(loaded.labels) == 1
+        content["problem_type"] = "regression" if regression else "single_label_classification"
+    return content
+
+
+def export(
+    checkpoint: str | Path,
+    data: str | Path,
+    out: str | Path,
+    corpus: str | Path | None = None,
+    tokenizer: bool = True,
+    **about: Any,
+) -> tuple[float, list[str]]:
+    """Write the folder `out`: configuration, weights, tokenizer, model code and card.
+
+    Args:
+        checkpoint: one of ours, pre-trained or fine-tuned.
+        data: the folder with its dictionary, a corpus or a prepared task.
+        out: a new folder.
+        corpus: the folder with the SentencePiece model and the corpus' manifest; `data` if not given.
+        tokenizer: whether to make one.
+        about: more for the card, fields of `tupe.hf.card.About`.
+
+    Returns:
+        The largest difference of the folder's scores from the checkpoint's, over max(1, the largest score), and what
+        the user should know, a sentence each.
+
+    Raises:
+        UserError: as `load` and `build_tokenizer`, `out` exists, or the scores differ by more than `TOLERANCE`.
+    """
+    from safetensors.torch import save_file
+
+    checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
+    check_new(out)
+    loaded = load(checkpoint, data)
+    corpus = Path(corpus or data)
+    described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
+    with atomic(out) as made:
+        made.mkdir()
+        write_code(made)
+        save_file(weights(loaded), made / "model.safetensors", {"format": "pt"})
+        if tokenizer:
+            separators = loaded.model.args.pair_separators
+            if described.tokenizer_as_imported:
+                built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
+            else:
+                built = build_tokenizer(corpus / MODEL, loaded.symbols, described.stages, separators)
+            built.save(str(made / "tokenizer.json"))
+            has_mask = "<mask>" in loaded.symbols
+            write_json(made / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
+        if (licence := _licence()) is not None:
+            (made / "LICENSE").write_text(licence, encoding="utf-8")
+        (made / "README.md").write_text(card(described, out.resolve().name), encoding="utf-8")
+        write_json(made / "config.json", config(loaded))
+        difference = differs(loaded, made)
+        if not difference <= TOLERANCE:
+            raise UserError(f"The exported model differs from {checkpoint} by {difference:.1e} of its largest score.")
+    return difference, described.notes
+
+
+@torch.no_grad()
+def differs(loaded: Loaded, folder: Path) -> float:
+    """Compare the scores of the model in `folder`, by the code there, with those of the checkpoint's model."""
+    from transformers import AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+
+    import tupe.hf  # noqa: F401  hides a torchaudio that does not load
+
+    kinds = (AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification)
+    (auto,) = (kind for kind in kinds if kind.__name__ == f"AutoModelFor{loaded.kind}")
+    code = {"trust_remote_code": True, "use_safetensors": True}  # this package's own, which was written just now
+    theirs = auto.from_pretrained(folder, code_revision="local", **code).eval()
+    ids = torch.randint(4, len(loaded.symbols), (2, min(40, loaded.model.max_positions())))
+    ids[:, 0] = 0
+    found = theirs(ids)
+    if loaded.kind == "QuestionAnswering":
+        found, wanted = (
+            torch.stack(pair) for pair in ((found.start_logits, found.end_logits), loaded.model(ids, spans=True)[0])
+        )
+    else:
+        found, wanted = found.logits, loaded.model(ids, classification_head_name=loaded.head)[0]
+    return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
+
+
+def _licence() -> str | None:
+    """Return the licence of the shipped code, if this package is installed and not only on the path."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        found = [file for file in metadata.files("tupe") or () if file.name == "LICENSE"]
+        return found[0].read_text("utf-8") if found else None
+    return None

@@ -1,0 +1,306 @@
+r"""TUPE (Ke et al., ICLR 2021), DIET (Chen et al., EMNLP 2021) and their baselines for Transformers.
+
+The encoder is that of the fairseq plugin: exported models carry its files beside this one, so it imports no `tupe`
+there. Parameters have the plugin's names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, initialization
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    ModelOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.utils.generic import can_return_tuple
+
+from tupe.encoder.encoder import EncoderBase
+from tupe.encoder.layer import ACTIVATIONS
+from tupe.layers import is_traced
+from tupe.position.precision import at_least_float32
+
+from .configuration_tupe import NAMES, TupeConfig
+
+
+def encoder_args(config: TupeConfig) -> Namespace:
+    """Return the fields of a configuration by the names of the plugin."""
+    ours = {theirs: name for name, theirs in NAMES.items()}
+    return Namespace(**{ours.get(name, name): value for name, value in vars(config).items()})
+
+
+class TupePreTrainedModel(PreTrainedModel):
+    """Base of all models: their initialisation, and what Transformers asks about them."""
+
+    config_class = TupeConfig
+    base_model_prefix = "tupe"
+    supports_gradient_checkpointing = True
+    _no_split_modules: ClassVar = ["Layer"]
+    _supports_sdpa = True
+    _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        known = isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm))
+        if self.base_model.without_values and not known:  # else the constructor has drawn them
+            for parameter in module.parameters(recurse=False):
+                initialization.normal_(parameter, std=self.config.initializer_range)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
+        """Also keep what says where the model came from: `LICENSE`, and its card as `BASE_MODEL.md`.
+
+        `README.md` is left to the card of the new model, which `Trainer.create_model_card` writes.
+        """
+        source, target = Path(self.name_or_path), Path(save_directory)
+        super().save_pretrained(save_directory, **kwargs)
+        if __name__ == "tupe.hf.modeling_tupe":  # not a copy of this file, which has the others beside it
+            importlib.import_module("tupe.hf.code").write_code(target)
+        card = "BASE_MODEL.md" if (source / "BASE_MODEL.md").is_file() else "README.md"
+        for name, kept in ((card, "BASE_MODEL.md"), ("LICENSE", "LICENSE")):
+            if self.name_or_path and (source / name).is_file() and source.resolve() != target.resolve():
+                shutil.copyfile(source / name, target / kept)
+
+
+def check_padding(hidden: Tensor) -> None:
+    """Raise `ValueError` if `hidden` `(B, n)` has padding before tokens, as padding on the left does.
+
+    Positions count from column 0, where `[CLS]` is read. A mask on a GPU is not checked, because that would wait for
+    the GPU, and none is while the model is traced.
+    """
+    if hidden.device.type != "cpu" or is_traced():
+        return
+    if (hidden[:, 0] & ~hidden.all(1)).any():  # an empty sequence may be all padding
+        raise ValueError(
+            "attention_mask hides the first token of a sequence, but positions count from the first column: pad on the "
+            "right (tokenizer.padding_side = 'right')"
+        )
+
+
+class TupeModel(TupePreTrainedModel, EncoderBase):
+    """The encoder: tokens to features, of sequences `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right.
+
+    With `pair_separators` 1, a pair is `<s> a </s> b </s>`.
+    """
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        args = encoder_args(config)
+        embed_tokens = nn.Embedding(config.vocab_size, config.embedding_dim or config.hidden_size, config.pad_token_id)
+        self.build(args, embed_tokens, config.eos_token_id)
+        self.without_values = embed_tokens.weight.is_meta
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: object,
+    ) -> BaseModelOutput:
+        """Compute features `(B, n, d)`, which at padding mean nothing.
+
+        Args:
+            input_ids: `(B, n)`, `n` at most `max_position_embeddings`.
+            attention_mask: `(B, n)`, 0 at padding, which is on the right; by default, padding is where tokens are
+                `<pad>`.
+            token_type_ids: `(B, n)`, segments 0 and 1; by default, the separators tell them.
+            inputs_embeds: `(B, n, d)`, in place of `input_ids`; all is then segment 0 by default.
+            output_hidden_states: also return the input of the first layer and the output of each.
+
+        Raises:
+            ValueError: if a sequence is too long, and on the CPU for padding on the left.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give either input_ids or inputs_embeds")
+        given = inputs_embeds if input_ids is None else input_ids
+        if attention_mask is not None:
+            hidden = attention_mask.eq(0)
+        elif input_ids is None or self.config.pad_token_id is None:
+            hidden = torch.zeros(given.shape[:2], dtype=torch.bool, device=given.device)
+        else:
+            hidden = input_ids.eq(self.config.pad_token_id)
+        check_padding(hidden)
+        keep = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        looked_at = hidden.device.type == "cpu" and not is_traced()
+        tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if looked_at else None, padded=keep)
+        if token_type_ids is not None:
+            segments = token_type_ids.bool()
+        else:
+            segments = torch.zeros_like(hidden) if input_ids is None else self.segments(input_ids)
+        given = tokens.unpad(given)
+        x = (given if input_ids is None else self.embed_tokens(given)).to(self.dtype)
+        self.checkpoint_activations = self.gradient_checkpointing
+        x, states = self.run(self.embed(x, tokens, segments), tokens, self.terms(hidden.shape[1], segments), keep)
+        return BaseModelOutput(last_hidden_state=tokens.pad(x), hidden_states=None if states is None else tuple(states))
+
+
+class TupeForTask(TupePreTrainedModel):
+    """The encoder and a head, which a subclass adds: its modules, `scores`, `loss`, and its class of outputs."""
+
+    output_class: ClassVar[type[ModelOutput]]
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.add_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,  # (B, n)
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | tuple[Tensor, Tensor] | None = None,
+        **kwargs: object,
+    ) -> ModelOutput:
+        """Compute scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        scores = self.scores(outputs.last_hidden_state)
+        loss = None if labels is None else self.loss(*scores, labels, **kwargs)
+        return self.output_class(loss, *scores, outputs.hidden_states, outputs.attentions)
+
+
+class LanguageModelHead(nn.Module):
+    """RoBERTa's: dense layer, activation, layer norm, and the word embeddings."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        width = config.embedding_dim or config.hidden_size
+        self.dense = nn.Linear(config.hidden_size, width)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
+        self.decoder = nn.Linear(width, config.vocab_size)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.decoder(self.layer_norm(self.activation(self.dense(features))))  # B n d -> B n V
+
+
+class TupeForMaskedLM(TupeForTask):
+    """The word at every position; `labels` `(B, n)`, -100 where there is nothing to predict."""
+
+    output_class = MaskedLMOutput
+    _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
+
+    def add_head(self, config: TupeConfig) -> None:
+        self.lm_head = LanguageModelHead(config)
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        self.lm_head.decoder = new_embeddings
+
+    def scores(self, features: Tensor) -> tuple[Tensor]:
+        return (self.lm_head(features),)  # B n V
+
+    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+
+
+class ClassificationHead(nn.Module):
+    """fairseq's: dense layer, activation and output, on `[CLS]`; or ELECTRA's, the output alone."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.dense = None if config.linear_heads else nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.pooler_act]
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = self.dropout(features[:, 0])  # B n d -> B d
+        if self.dense is not None:
+            x = self.dropout(self.activation(self.dense(x)))
+        return self.out_proj(x)  # B L
+
+
+class TupeForSequenceClassification(TupeForTask):
+    """A class of a sentence or a pair, or with one label a number, `labels` `(B,)`; or several classes, `(B, L)`."""
+
+    output_class = SequenceClassifierOutput
+
+    def add_head(self, config: TupeConfig) -> None:
+        self.classifier = ClassificationHead(config)
+
+    def scores(self, features: Tensor) -> tuple[Tensor]:
+        return (self.classifier(features),)  # B L
+
+    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        problem = self.config.problem_type
+        if self.config.num_labels == 1 or labels.is_floating_point() or problem == "multi_label_classification":
+            logits = at_least_float32(logits)
+            labels = labels.to(logits.dtype)
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+
+
+class TupeForTokenClassification(TupeForTask):
+    """A class of every token; `labels` `(B, n)`, -100 where there is none."""
+
+    output_class = TokenClassifierOutput
+
+    def add_head(self, config: TupeConfig) -> None:
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def scores(self, features: Tensor) -> tuple[Tensor]:
+        return (self.classifier(self.dropout(features)),)  # B n L
+
+    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        return self.loss_function(logits, labels, self.config, **kwargs)
+
+
+class TupeForQuestionAnswering(TupeForTask):
+    """Where an answer begins and ends."""
+
+    output_class = QuestionAnsweringModelOutput
+
+    def add_head(self, config: TupeConfig) -> None:
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def scores(self, features: Tensor) -> tuple[Tensor, ...]:
+        return self.qa_outputs(features).unbind(-1)  # 2 x (B n)
+
+    def loss(self, start: Tensor, end: Tensor, labels: tuple[Tensor, Tensor], **kwargs: object) -> Tensor:
+        return self.loss_function(start, end, *labels, **kwargs)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,  # (B, n)
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        start_positions: Tensor | None = None,  # (B,)
+        end_positions: Tensor | None = None,
+        **kwargs: object,
+    ) -> QuestionAnsweringModelOutput:
+        """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
+        labels = None if start_positions is None else (start_positions, end_positions)
+        return super().forward(input_ids, attention_mask, token_type_ids, inputs_embeds, labels, **kwargs)
+
+
+__all__ = [
+    "TupeForMaskedLM",
+    "TupeForQuestionAnswering",
+    "TupeForSequenceClassification",
+    "TupeForTokenClassification",
+    "TupeModel",
+    "TupePreTrainedModel",
+]

@@ -1,0 +1,115 @@
+"""An exported model as one ONNX graph for any batch and length, checked against PyTorch before it is there.
+
+The finished position terms are one buffer of the graph, so none of their arithmetic is done at a call. Needs the extras
+`transformers` and `onnx`.
+"""
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tupe.util import UserError, atomic, read_json
+
+FILE = "onnx/model.onnx"  # where Transformers.js and Optimum look for it
+TOLERANCE = 1e-5  # of the largest output
+_OUTPUTS = {"TupeModel": ["last_hidden_state"], "TupeForQuestionAnswering": ["start_logits", "end_logits"]}
+
+
+class _Traced(nn.Module):
+    """The model with positional inputs and outputs."""
+
+    def __init__(self, model: nn.Module, outputs: list[str]) -> None:
+        super().__init__()
+        self.model, self.outputs = model, outputs
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        found = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        return tuple(found[name] for name in self.outputs)
+
+
+def export_onnx(folder: str | Path) -> tuple[Path, float]:
+    """Write `onnx/model.onnx` into the folder of an exported model.
+
+    Returns:
+        the file, and the largest difference of an output between onnxruntime and PyTorch over max(1, the largest).
+
+    Raises:
+        UserError: the graph does not compute what the model computes.
+    """
+    import onnxruntime
+
+    import tupe.hf as ours
+
+    folder = Path(folder)
+    (name,) = read_json(folder / "config.json")["architectures"]
+    model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
+    model.base_model.unpad = "never"  # as in the graph, which computes padding too
+    traced = _Traced(model.eval(), _OUTPUTS.get(name, ["logits"])).eval()
+    batches = list(_batches(model))
+    with torch.no_grad():
+        expected = [[x.numpy().copy() for x in traced(*map(torch.from_numpy, batch))] for batch in batches]
+    path, difference = folder / FILE, 0.0
+    with atomic(path) as unfinished:
+        _trace(traced, unfinished)
+        session = onnxruntime.InferenceSession(str(unfinished), providers=["CPUExecutionProvider"])
+        for (ids, mask), wanted in zip(batches, expected):
+            found = session.run(None, {"input_ids": ids, "attention_mask": mask})
+            difference = max(difference, _difference(found, wanted))
+        if not difference <= TOLERANCE:
+            raise UserError(f"The graph of {folder} differs from the model by {difference:.1e} of its largest output.")
+    return path, difference
+
+
+def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield tokens and mask of several batches and lengths, up to the longest; with padding, and a pair."""
+    longest, symbols, eos = model.config.max_position_embeddings, model.config.vocab_size, model.config.eos_token_id
+    random = np.random.default_rng(0)
+    for batch, length in ((1, 1), (2, min(5, longest)), (3, min(128, longest)), (1, longest)):
+        ids = random.integers(min(4, symbols - 1), symbols, (batch, length))
+        mask = np.ones_like(ids)
+        if length > 4:
+            ids[0, 2:4] = eos
+        if batch > 1:
+            mask[-1, length // 2 :] = 0
+            ids[-1, length // 2 :] = model.config.pad_token_id
+        yield ids, mask
+
+
+def _difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+    return max(float(np.abs(f - w).max() / max(1.0, np.abs(w).max())) for f, w in zip(found, wanted))
+
+
+def _trace(traced: _Traced, path: Path) -> None:
+    """Write the graph of a model."""
+    config = traced.model.config
+    ids = torch.full((2, min(7, config.max_position_embeddings)), 4 % config.vocab_size)
+    dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    with _quiet():
+        program = torch.onnx.export(
+            traced,
+            (ids, torch.ones_like(ids)),
+            dynamo=True,
+            dynamic_shapes={"input_ids": dynamic, "attention_mask": dynamic},
+            input_names=["input_ids", "attention_mask"],
+            output_names=traced.outputs,
+            verbose=False,
+        )
+        program.save(path)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

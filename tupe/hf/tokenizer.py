@@ -1,0 +1,162 @@
+"""A SentencePiece model as a tokenizer of Transformers, whose numbers are those of fairseq's dictionary.
+
+Transformers' own conversions change the numbers (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or
+take no BPE model, so the tokenizer is built by hand. It needs `tokenizers` and `protobuf`, not Transformers.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
+from tupe.util import UserError
+
+BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
+_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
+_UNIGRAM, _BPE = 1, 2  # kinds of models there
+_UNREACHED = -1e4  # score of a symbol that no text has
+#: What `str.split` takes as white space, and what `tupe.data.text.repair` removes, as patterns of Oniguruma.
+_WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
+_VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
+#: What SentencePiece's own normalisation removes.
+_CONTROL = r"[\x{1}-\x{8}\x{b}\x{e}-\x{1f}\x{7f}\x{8f}\x{9f}]"
+_NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
+
+
+def build_tokenizer(
+    model: Path, symbols: Sequence[str], stages: Collection[str] | None = None, pair_separators: int = 2
+):
+    """Build the `tokenizers.Tokenizer` of a SentencePiece model.
+
+    The symbols are those of fairseq's dictionary, in order, `<mask>` included if the task has one. Of the `stages` of
+    the corpus' text processing (`tupe.data.text`), if they are known, the tokenizer joins white space and does
+    `repair-characters`; `tupe.hf.card` names those that it cannot do.
+
+    Raises:
+        UserError: the dictionary is not made of the model's pieces.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    proto = _read(model)
+    pieces = {piece.piece: piece for piece in proto.pieces}
+    normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
+    own = [piece.piece for piece in proto.pieces if piece.type == _USER_DEFINED and piece.piece not in (*SPECIAL, MASK)]
+    of_bytes = [piece.piece for piece in proto.pieces if piece.type == _BYTE]  # of characters that no piece has
+    _check_symbols(model, {*normal, *own, *of_bytes}, symbols)
+
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    if proto.trainer_spec.model_type == _UNIGRAM:
+        scores = [
+            (s, pieces[s].score if s in pieces and pieces[s].type == _NORMAL else 0.0 if s in SPECIAL else _UNREACHED)
+            for s in symbols
+        ]
+        tokenizer = Tokenizer(models.Unigram(scores, numbers[UNK], bool(of_bytes)))
+    else:
+        merges, fallback = _merges(normal), bool(of_bytes)
+        tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=UNK, fuse_unk=True, byte_fallback=fallback))
+    spec = proto.normalizer_spec
+    # Metaspace puts a space before the character at offset 0 alone, so one that would be removed there becomes it
+    removed = _NO_TEXT if "repair-characters" in (stages or ()) else _CONTROL
+    steps = [normalizers.Replace(Regex(rf"\A{removed}+"), " ")]
+    steps += [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
+    if spec.precompiled_charsmap:
+        # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
+        # would stay so. NFC alone puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
+        # leaves, so a character that is none stands between the two until then
+        steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
+        steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
+    steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
+    # Metaspace begins the first word with a space, but no symbol that stands there. Alone it stays as it is: the
+    # symbol itself goes through these steps too
+    steps += [normalizers.Replace(Regex(rf"\A{re.escape(symbol)}(?=.)"), f"\u2581{symbol}") for symbol in own]
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    whole_words = proto.trainer_spec.split_by_whitespace
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=whole_words)
+    spaces = decoders.Metaspace(prepend_scheme="first", split=whole_words)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if of_bytes else spaces
+    _register(tokenizer, symbols, pair_separators)
+    tokenizer.add_tokens([AddedToken(symbol, normalized=True, special=False) for symbol in own])
+    return tokenizer
+
+
+def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> None:
+    """Put the special symbols around a text and between those of a pair, and make them of a text that spells them."""
+    from tokenizers import AddedToken, processors
+
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A {EOS}",
+        pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
+        special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
+    )
+    tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])
+    if MASK in symbols:
+        tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, normalized=False, special=True)])
+
+
+def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int) -> Any:
+    """Open the `tokenizer.json` that `tupe import` wrote, and add the special symbols.
+
+    Raises:
+        UserError: its pieces are not the dictionary's, in its order.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    if tokenizer.get_vocab(with_added_tokens=False) != {symbol: number for number, symbol in enumerate(symbols)}:
+        raise UserError(f"{path} has other pieces than the dictionary, or another order. Pass --no-tokenizer.")
+    _register(tokenizer, symbols, pair_separators)
+    return tokenizer
+
+
+def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
+    """Return the content of `tokenizer_config.json`, whose class takes `tokenizer.json` as it is."""
+    tokens = {"bos": BOS, "cls": BOS, "pad": PAD, "eos": EOS, "sep": EOS, "unk": UNK}
+    if has_mask:
+        tokens["mask"] = MASK
+    return {
+        "tokenizer_class": "TokenizersBackend",
+        **{f"{name}_token": token for name, token in tokens.items()},
+        "model_max_length": max_length,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "padding_side": "right",
+        "clean_up_tokenization_spaces": False,
+    }
+
+
+def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
+    """Return the patterns of a corpus' text processing that a tokenizer can replace, each with what takes its place."""
+    if stages is None:
+        return []
+    return [(_WHITE_SPACE, " "), *([(_NO_TEXT, "")] if "repair-characters" in stages else [])]
+
+
+def _read(model: Path):
+    """Return the model as its protocol buffer."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.read_bytes())
+    return proto
+
+
+def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> None:
+    """Raise `UserError` unless the dictionary is fairseq's symbols, the pieces, and what fairseq fills up with."""
+    here = {s for s in symbols if s not in (*SPECIAL, MASK) and not s.startswith("madeupword")}
+    if tuple(symbols[:4]) != SPECIAL or here != pieces:
+        example = min((here ^ pieces) or set(symbols[:4]), key=lambda s: (len(s), s))
+        raise UserError(
+            f"The dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, as in {example!r}. "
+            "Use the SentencePiece model that the corpus was encoded with, or pass --no-tokenizer."
+        )
+
+
+def _merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
+    """Return every cut of a piece into two pieces, in the order in which SentencePiece prefers their results."""
+    known = set(pieces)
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in pieces  # their order is that of their scores
+        for cut in range(1, len(piece))
+        if piece[:cut] in known and piece[cut:] in known
+    ]
