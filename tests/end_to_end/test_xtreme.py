@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 import torch
-from tests.data.glue.test_prepare import write_task
 
 from tests.commands import run, train_log
 from tests.data.conftest import LINES, squad, write_corpus, write_json
+from tests.data.test_glue import write_task
 from tests.samples import write_checkpoint
 from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main
