@@ -26,7 +26,7 @@ LINES = {
     "scripts/**/*.sh": 414, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_400,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
-NODES = 7.4  # of the syntax tree, in a line of `tupe/`: lines are not saved by writing denser
+NODES = 7.66  # of the syntax tree, in a line of `tupe/`, as in 69687301: lines are not saved by writing denser
 PAIRS = 78  # of rooms, one of which imports from the other
 #: Rooms on a circle of imports, the faces below and what they bring in.
 CIRCLE = {"models", "plugin", "tasks"}

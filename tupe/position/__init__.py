@@ -21,7 +21,7 @@ And DIET-ABS of twelve layers that do not share it::
     layers = position(length=query.shape[2]).split(12)               # layers[l].bias is (12, n, n)
 """
 
-from tupe.position.absolute import PositionTable, UntiedAbsolute, UntiedPair
+from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.alibi import AlibiRelative
 from tupe.position.bias import PositionBias
 from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
@@ -36,34 +36,3 @@ from tupe.position.rotary import Rotary, rotate
 from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.terms import Terms
-
-__all__ = [
-    "AlibiRelative",
-    "BucketedRelative",
-    "ClippedRelative",
-    "DisentangledRelative",
-    "FireRelative",
-    "FreeAbsolute",
-    "KerpleRelative",
-    "LowRankAbsolute",
-    "ParametricRelative",
-    "PositionBias",
-    "PositionTable",
-    "RelativeEmbeddings",
-    "Reset",
-    "Rotary",
-    "SegmentAttention",
-    "SegmentTable",
-    "ShawRelative",
-    "Terms",
-    "UnbinnedRelative",
-    "UntiedAbsolute",
-    "UntiedPair",
-    "check_length",
-    "fit_positions",
-    "register_absolute",
-    "register_relative",
-    "reset_cls",
-    "rotate",
-    "segment_ids",
-]

@@ -1,6 +1,5 @@
 """Absolute positions: a table added to the embeddings (BERT), or an untied correlation (TUPE, section 3.1)."""
 
-from copy import deepcopy
 from typing import ClassVar
 
 import torch
@@ -22,10 +21,6 @@ class PositionTable(nn.Module):
     """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the token embeddings.
 
     A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.
-
-    Args:
-        max_positions: number of positions `n`.
-        embed_dim: width `d`.
     """
 
     def __init__(self, max_positions: int, embed_dim: int) -> None:
@@ -34,7 +29,7 @@ class PositionTable(nn.Module):
         fit_positions(self, "weight", 0)
 
     def forward(self, length: int) -> Tensor:
-        """Return the vectors of the first `length` positions, `(length, d)`."""
+        """Return the vectors of the first positions, `(length, d)`."""
         check_length(length, len(self.weight))
         return self.weight[:length]
 
@@ -49,8 +44,7 @@ class UntiedAbsolute(nn.Module):
     its root gives the sum the variance of one product.
 
     Args:
-        max_positions: rows of the table `P`.
-        embed_dim: width `d` of the table and of both projections.
+        max_positions, embed_dim: the shape `n x d` of the table `P`.
         num_heads: `H`; each head has `d_h` columns of `U^Q` and of `U^K`.
         head_dim: `d_h`; `embed_dim / num_heads` if not given.
         num_terms: see above.
@@ -98,26 +92,3 @@ class UntiedAbsolute(nn.Module):
 
     def in_heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # n H*d_h -> H n d_h
-
-
-class UntiedPair(UntiedAbsolute):
-    """Correlation of the positions of two sequences, such as a target and its source, with a table for each.
-
-    Args:
-        max_positions: rows of the table of the queries.
-        num_keys: rows of the table of the keys.
-        embed_dim: width `d` of both.
-        others, named: the further arguments of `UntiedAbsolute`.
-    """
-
-    def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: int, **named: float) -> None:
-        super().__init__(max_positions, embed_dim, *others, **named)
-        self.num_keys = num_keys
-        self.key_table = PositionTable(num_keys, embed_dim)
-        self.key_layer_norm = deepcopy(self.layer_norm)
-
-    def forward(self, length: int) -> tuple[Tensor, Tensor]:
-        """Compute the factors of the first `length` queries, `(H, length, d_h)`, and of all keys."""
-        query = self.query(self.layer_norm(self.table(length)))
-        key = self.key(self.key_layer_norm(self.key_table.weight))
-        return self.scale * self.in_heads(query), self.in_heads(key)

@@ -30,25 +30,15 @@ def alibi_slopes(num_heads: int) -> list[float]:
 class AlibiRelative(nn.Module):
     """ALiBi: the logit falls by `m_h` with each step of distance.
 
-    Args:
-        num_heads: `H`; the heads of all layers together where each layer has its own.
-        relative_sides: `symmetric` or `learned`, as above.
-        layer_heads: heads of one layer, which determine the slopes; `num_heads` if not given.
-        sharing: the model's `sharing`, not `head`, since ALiBi's heads differ by their slopes.
-        bidirectional: `False` for a decoder, where no key comes after the query: it learns the slopes of one side.
+    `relative_sides` is `symmetric` or `learned`, as above. The slopes are those of the heads of one layer.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"slope": 1}
 
     def __init__(
-        self,
-        num_heads: int,
-        *,
-        relative_sides: str = "symmetric",
-        layer_heads: int | None = None,
-        sharing: str = "layer",
-        bidirectional: bool = True,
-    ) -> None:
+        self, num_heads: int, *, relative_sides: str = "symmetric", layer_heads: int | None = None,
+        sharing: str = "layer", bidirectional: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         assert sharing != "head", "the heads of ALiBi differ by their slopes: set sharing to layer or none"
         self.num_heads = num_heads

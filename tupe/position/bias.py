@@ -79,28 +79,22 @@ class PositionBias(nn.Module):
     def compute(self, length: int) -> Terms:
         """Compute the terms of `length` positions, a pure function of the parameters."""
         check_length(length, self.max_positions)
-        like = at_least_float32(self.anchor)
-        terms = Terms(length)
+        like, made = at_least_float32(self.anchor), {}
+        place = torch.arange(-length, length + 1, device=like.device)
         with no_autocast(like.device):
             if self.absolute is not None:
-                query, key = in_float32(self.absolute, length)
-                if self.cross:
-                    terms = terms._replace(content_query=query / self.absolute.scale, content_key=key)
-                else:
-                    terms = terms._replace(query=query, key=key)
+                made["query"], made["key"] = in_float32(self.absolute, length)
+            if self.cross:  # not their product: each joins its side of the content's
+                made = {"content_query": made["query"] / self.absolute.scale, "content_key": made["key"]}
             if self.relative is not None:
-                distance = torch.arange(1 - length, length, device=like.device)
-                terms = terms._replace(relative=in_float32(self.relative, distance))
+                made["relative"] = in_float32(self.relative, place[1:-1])
             if self.reset is not None:
-                terms = terms._replace(theta=in_float32(self.reset, self.absolute))
+                made["theta"] = in_float32(self.reset, self.absolute)
             if self.rotation is not None:
-                terms = terms._replace(
-                    rotation=self.rotation(torch.arange(length, dtype=like.dtype, device=like.device))
-                )
+                made["rotation"] = self.rotation(place[length:-1].to(like.dtype))
             if self.embeddings is not None:
-                distance = torch.arange(-length, length + 1, device=like.device)
-                terms = terms._replace(distances=in_float32(self.embeddings, distance))
-        return terms
+                made["distances"] = in_float32(self.embeddings, place)
+        return Terms(length, **made)
 
     def forward(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> Terms:
         """Return the terms of `length` queries, from position `query_offset` on, and of the first `num_keys` keys.
@@ -148,11 +142,7 @@ class PositionBias(nn.Module):
         return self._kept[2]
 
     def scale(self, head_dim: int) -> float:
-        """Return the factor of the content's product in attention, `1 / sqrt(num_terms * head_dim)`.
-
-        Args:
-            head_dim: width `d_h` of a head of queries and keys.
-        """
+        """Return the factor of the content's product in attention, `1 / sqrt(num_terms * d_h)`, for heads of `d_h`."""
         return (self.num_terms * head_dim) ** -0.5
 
     def train(self, mode: bool = True) -> "PositionBias":

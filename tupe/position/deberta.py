@@ -1,4 +1,4 @@
-r"""DeBERTa's disentangled attention: words and distances, each asking the other (He et al. 2021, eq. 3 and 4).
+r"""DeBERTa's disentangled attention: products of content and distances (He et al. 2021, eq. 3 and 4).
 
     logit(i, j) = (q_i . k_j + q_i . K[delta(i, j)] + k_j . Q[delta(i, j)]) / sqrt(3 d_h),   K = P W^K,   Q = P W^Q
 
@@ -6,7 +6,7 @@ r"""DeBERTa's disentangled attention: words and distances, each asking the other
 the table `P`. The paper prints `delta(j, i)` in p2c. The authors' code and Transformers' have `delta(i, j)`.
 
 `P` is one for all layers: `PositionBias` computes its row of each distance once a batch, and the layers project the
-rows. Both terms depend on the words. As with Shaw's vectors (`tupe.position.shaw`), each is a product with the
+rows. Both terms depend on the content. As with Shaw's vectors (`tupe.position.shaw`), each is a product with the
 `2n + 1` distances, and its `n x n` part is a view. Cost: the multiplications of four more `q k^T`, and two tensors of
 twice the size of the attention weights.
 """
@@ -42,12 +42,6 @@ class RelativeEmbeddings(nn.Module):
 
     Distances are clipped at `k = max_distance`, or with `num_buckets` they are in `k = num_buckets` buckets a side:
     near ones have a bucket each, and the others grow logarithmically up to `max_distance`.
-
-    Args:
-        embed_dim: `d`.
-        max_distance: at least 1; with buckets at least `num_buckets / 2 + 2`.
-        num_buckets: even, at least 4; 0 to clip.
-        layer_norm_eps: what the layer norm adds to the variance.
     """
 
     def __init__(
@@ -81,7 +75,7 @@ class DisentangledRelative(nn.Module):
     value = None  # unlike Shaw's, no vectors are added to the values
 
     def forward(self, *arguments: Any) -> Tensor:
-        """Compute the sum of the terms, `(B, H, n, n)`; the arguments are those of `products`."""
+        """Compute the sum of `products`."""
         c2p, p2c = self.products(*arguments)
         return c2p + p2c
 

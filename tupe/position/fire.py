@@ -23,11 +23,8 @@ from tupe.position.registry import register_relative
 class FireRelative(nn.Module):
     """FIRE: a function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.
 
-    Args:
-        num_heads: `H`; the heads of all layers together where each layer has its own.
-        max_positions: the longest training sequence, the initial `L`; inputs may have any length.
-        fire_width: hidden units `w`, at least 1.
-        fire_length: another initial `L`, above 0; 0 for `max_positions`.
+    It has `fire_width` hidden units `w`. `L` starts at `fire_length`, or at the longest training sequence; inputs may
+    have any length.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}

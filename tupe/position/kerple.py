@@ -18,12 +18,7 @@ from tupe.position.relative import per_side
 
 @register_relative("kerple")
 class KerpleRelative(nn.Module):
-    """KERPLE-log: the logit falls with the logarithm of the distance, at a learnt height and rate.
-
-    Args:
-        num_heads: `H`; the heads of all layers together where each layer has its own.
-        bidirectional: `False` for a decoder, where no key comes after the query: it has `p` and `a` of one side.
-    """
+    """KERPLE-log: the logit falls with the logarithm of the distance, at a learnt height and rate."""
 
     head_axes: ClassVar[dict[str, int]] = {"height": 1, "rate": 1}
     least = 0.01  # of `p` and `a`; the authors' code clamps there, and here `softplus` is added to it

@@ -14,11 +14,7 @@ from tupe.position.registry import register_absolute
 class LowRankAbsolute(nn.Module):
     """DIET-ABS: `absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
 
-    Args:
-        max_positions: number of positions `n`.
-        rank: `d_p`, the width of both factors.
-        num_heads: `H`.
-        num_keys: rows of `P_K` where the keys are not positions (Linformer's `k`; DIET-ABS-LIN, eq. 4).
+    `rank` is `d_p`. `num_keys` are the rows of `P_K` where the keys are not positions (Linformer's `k`; eq. 4).
     """
 
     head_axes: ClassVar[dict[str, int]] = {"query": 0, "key": 0}
@@ -40,12 +36,7 @@ class LowRankAbsolute(nn.Module):
 
 @register_absolute("free")
 class FreeAbsolute(nn.Module):
-    """Table `V: H x n x n`, `absolute(i, j) = V[i, j]` (TUPE, appendix D: it "converges much slower"; an ablation).
-
-    Args:
-        max_positions: number of positions `n`.
-        num_heads: `H`.
-    """
+    """Table `V: H x n x n`, `absolute(i, j) = V[i, j]` (TUPE, appendix D: it "converges much slower"; an ablation)."""
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 

@@ -6,7 +6,13 @@
         def forward(self, distance: Tensor) -> Tensor: ...  # (D,) -> (H, D)
 
 makes `--relative mine --mine-size 7` a choice, under Hydra `model.relative=mine model.mine_size=7`. Import a module of
-your own before the plugin, as `--user-dir` does (examples/own_term).
+your own before the plugin, as `--user-dir` does (examples/own_term). A constructor gets those of the model's fields,
+and of the names in `tupe.encoder.build.arguments`, that it has:
+
+    num_heads         heads with parameters of their own, `H`; of all layers together where layers share nothing
+    max_positions     the longest input, `n`
+    bidirectional     false in a decoder, where no key comes after the query
+    embed_dim, head_dim, layer_heads and others
 """
 
 import inspect
@@ -14,6 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from torch import nn
+
+Decorator = Callable[[type[nn.Module]], type[nn.Module]]
 
 
 class Option(NamedTuple):
@@ -34,27 +42,13 @@ class Registered(NamedTuple):
 REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 
 
-def register_absolute(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Return a decorator that registers a class as `absolute=name`, with the arguments of `register_relative`."""
-    return _register("absolute", name, options)
+def register(side: str, name: str, options: Mapping[str, str]) -> Decorator:
+    """Return a decorator that registers a class as `side=name`.
 
-
-def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Return a decorator that registers a class as `relative=name`.
-
-    A model passes those of its fields, and of the names in `tupe.encoder.build.arguments`, that the constructor has:
-    `num_heads`, `max_positions`, `embed_dim`, `head_dim`, `layer_heads` (heads of one layer), `bidirectional` (false in
-    a decoder, where no key comes after the query) and others.
-
-    Args:
-        name: lower-case letters, digits and underscores.
-        options: help of each keyword argument that becomes a field of the configuration; it needs a default.
+    `options` is the help of each keyword argument that becomes a field of the configuration; it needs a default.
     """
-    return _register("relative", name, options)
 
-
-def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    def register(term: type[nn.Module]) -> type[nn.Module]:
+    def decorate(term: type[nn.Module]) -> type[nn.Module]:
         found = REGISTRY[side].get(name)
         again = found is None or found.term.__qualname__ == term.__qualname__  # its module was imported again
         assert again, f"{side}={name} is taken: register {term.__qualname__} under another name"
@@ -63,7 +57,17 @@ def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[n
         REGISTRY[side][name] = Registered(term, named)
         return term
 
-    return register
+    return decorate
+
+
+def register_absolute(name: str, **options: str) -> Decorator:
+    """Register a class that maps a length to two factors as `absolute=name`; see `register`."""
+    return register("absolute", name, options)
+
+
+def register_relative(name: str, **options: str) -> Decorator:
+    """Register a class that maps distances to values as `relative=name`; see `register`."""
+    return register("relative", name, options)
 
 
 def build_term(side: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:

@@ -16,50 +16,46 @@ from tupe.position.length import fit_positions
 from tupe.position.registry import register_relative
 
 
-def per_side(values: Tensor, distance: Tensor) -> Tensor:
-    """Give each distance the value of its side, key before the query or after it: `(H, D)`.
+class TableRelative(nn.Module):
+    """A table of values, `rows x H`; a subclass names the `row` of each distance."""
 
-    `values` `(2, H)` has row 0 for keys before the query and row 1 for those after it; `(1, H)` for both.
-    """
-    return torch.where(distance > 0, values[-1].unsqueeze(-1), values[0].unsqueeze(-1))
+    head_axes: ClassVar[dict[str, int]] = {"weight": 1}
+
+    def __init__(self, rows: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.weight = normal(rows, num_heads)
+
+    def row(self, distance: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, distance: Tensor) -> Tensor:
+        return self.weight[self.row(distance)].t()  # D -> D H -> H D
 
 
 @register_relative("bucketed")
-class BucketedRelative(nn.Module):
+class BucketedRelative(TableRelative):
     """T5's buckets: near distances have one each, far ones share them.
 
-    Half of the buckets are for keys after the query. In each half, the first half of the buckets have one distance
-    each, and the others grow logarithmically up to `max_distance`. All greater distances share the last.
-
-    Args:
-        num_heads: `H`.
-        num_buckets: even, at least 4.
-        max_distance: greater than `num_buckets / 4`, or than `num_buckets / 2` if not `bidirectional`.
-        bidirectional: `False` for T5's decoder, where all buckets are for keys before the query.
+    Half of the buckets are for keys after the query, or none in T5's decoder. In each half, the first half of the
+    buckets have one distance each, and the others grow logarithmically up to `max_distance`. All greater distances
+    share the last.
     """
-
-    head_axes: ClassVar[dict[str, int]] = {"weight": 1}
 
     def __init__(
         self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
     ) -> None:
-        super().__init__()
+        super().__init__(num_buckets, num_heads)
         self.a_side = num_buckets // 2 if bidirectional else num_buckets
         fits = num_buckets % 2 == 0 and max_distance > self.a_side // 2
         assert fits, f"{num_buckets} buckets do not divide the distances up to {max_distance}"
-        self.num_heads = num_heads
         self.bidirectional = bidirectional
-        self.weight = normal(num_buckets, num_heads)
         self.boundaries = bucket_boundaries(self.a_side, max_distance)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the table's row for each distance."""
         far = distance.abs() if self.bidirectional else distance.neg().clamp(min=0)
         bucket = torch.bucketize(far, torch.tensor(self.boundaries, device=far.device), right=True)
         return bucket + self.a_side * (distance > 0) if self.bidirectional else bucket
-
-    def forward(self, distance: Tensor) -> Tensor:
-        return self.weight[self.row(distance)].t()
 
 
 def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
@@ -78,73 +74,42 @@ def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
 
 
 @register_relative("clipped")
-class ClippedRelative(nn.Module):
-    """One value for each distance up to `max_distance`; greater distances share the last (Shaw et al. 2018).
-
-    Args:
-        num_heads: `H`.
-        max_distance: `t`; the table has `2 t + 1` rows.
-    """
-
-    head_axes: ClassVar[dict[str, int]] = {"weight": 1}
+class ClippedRelative(TableRelative):
+    """One value for each distance up to `max_distance`; greater distances share the last (Shaw et al. 2018)."""
 
     def __init__(self, num_heads: int, max_distance: int = 128) -> None:
-        super().__init__()
-        self.num_heads, self.max_distance = num_heads, max_distance
-        self.weight = normal(2 * max_distance + 1, num_heads)
+        super().__init__(2 * max_distance + 1, num_heads)
+        self.max_distance = max_distance
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the table's row for each distance."""
         return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
-
-    def forward(self, distance: Tensor) -> Tensor:
-        return self.weight[self.row(distance)].t()
 
 
 @register_relative("unbinned")
-class UnbinnedRelative(nn.Module):
-    """DIET-REL: one value for each of the `2 n - 1` distances.
-
-    Args:
-        num_heads: `H`.
-        max_positions: `n`.
-        bidirectional: `False` for a decoder, where no key comes after the query: `n` distances.
-    """
-
-    head_axes: ClassVar[dict[str, int]] = {"weight": 1}
+class UnbinnedRelative(TableRelative):
+    """DIET-REL: one value for each of the `2 n - 1` distances, or of the `n` before the query in a decoder."""
 
     def __init__(self, num_heads: int, max_positions: int, bidirectional: bool = True) -> None:
-        super().__init__()
-        self.num_heads, self.max_positions, self.bidirectional = num_heads, max_positions, bidirectional
-        self.weight = normal(2 * max_positions - 1 if bidirectional else max_positions, num_heads)
+        super().__init__(2 * max_positions - 1 if bidirectional else max_positions, num_heads)
+        self.max_positions, self.bidirectional = max_positions, bidirectional
         fit_positions(self, "weight", 0, centred=bidirectional)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the table's row for each distance."""
         return distance + self.max_positions - 1 if self.bidirectional else distance.neg().clamp(min=0)
-
-    def forward(self, distance: Tensor) -> Tensor:
-        return self.weight[self.row(distance)].t()
 
 
 @register_relative("parametric")
 class ParametricRelative(nn.Module):
-    """Product `relative(j - i) = (r_{j-i} F^Q) (r_{j-i} F^K)^T` per head, unscaled; distances beyond `t` are clipped.
+    """Product `relative(j - i) = (r_{j-i} F^Q) (r_{j-i} F^K)^T` per head, unscaled; clipped at `max_distance`.
 
     TUPE, appendix D: "the improvement is just marginal"; an ablation.
-
-    Args:
-        embed_dim: width `d` of the vectors `r`.
-        num_heads: `H`.
-        head_dim: `d_h`; `F^Q, F^K` are `d x H d_h`.
-        max_distance: `t`; there are `2 t + 1` vectors.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"query.weight": 0, "key.weight": 0}
 
     def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
         super().__init__()
-        self.num_heads, self.head_dim, self.max_distance = num_heads, head_dim, max_distance
+        self.num_heads, self.max_distance = num_heads, max_distance
         self.weight = normal(2 * max_distance + 1, embed_dim)
         self.query = Linear(embed_dim, num_heads * head_dim, bias=False)
         self.key = Linear(embed_dim, num_heads * head_dim, bias=False)
@@ -155,3 +120,11 @@ class ParametricRelative(nn.Module):
         products = self.query(self.weight) * self.key(self.weight)  # 2t+1 H*d_h
         values = products.unflatten(-1, (self.num_heads, -1)).sum(-1)  # 2t+1 H
         return values[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance].t()
+
+
+def per_side(values: Tensor, distance: Tensor) -> Tensor:
+    """Give each distance the value of its side, key before the query or after it: `(H, D)`.
+
+    `values` `(2, H)` has row 0 for keys before the query and row 1 for those after it; `(1, H)` for both.
+    """
+    return torch.where(distance > 0, values[-1].unsqueeze(-1), values[0].unsqueeze(-1))

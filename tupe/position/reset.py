@@ -35,9 +35,9 @@ class Reset(nn.Module):
     Args:
         num_heads: `H`.
         embed_dim: width of the vectors `p_theta`; `None` for scalars.
-        convention: `paper` resets the sum of the content-free terms (TUPE, eq. 11). `release`, as the authors' code,
-            adds two more learnt relative values to `theta` (rows 16 and 32 of that code's table).
-        relative: whether the sum has a relative term; without a relative term the conventions agree.
+        convention: `paper` resets the sum of both terms (TUPE, eq. 11). `release`, as the authors' code, adds two more
+            learnt relative values to `theta` (rows 16 and 32 of that code's table).
+        relative: whether the sum has a relative term; without one the conventions agree.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"scalars": 1, "relative": 1}

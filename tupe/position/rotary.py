@@ -10,7 +10,6 @@ after a permutation of the columns of `W^Q` and `W^K`. Values and position terms
 import torch
 from torch import Tensor, nn
 
-from tupe.layers import is_traced
 from tupe.position.precision import at_least_float32
 
 
@@ -41,25 +40,6 @@ class Rotary(nn.Module):
         return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Compute `x cos + roll(x) sin`, without a graph."""
-    return x.roll(cos.shape[-1] // 2, -1).mul_(sin).addcmul_(x, cos)
-
-
-class _Turned(torch.autograd.Function):
-    """`x cos + roll(x) sin`, with fewer passes over memory than autograd's backward, which turns back the same way."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _turn(x, cos, sin)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        cos, sin = ctx.saved_tensors
-        return _Turned.apply(grad, cos, -sin), None, None
-
-
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Rotate the first `r` columns of `x`, in float32 or better, and round once.
 
@@ -72,10 +52,6 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """
     cos, sin = rotation.unsqueeze(-2)  # n 1 r
     width = cos.shape[-1]
-    columns = at_least_float32(x if width == x.shape[-1] else x[..., :width])
-    if is_traced() or rotation.requires_grad:  # `_Turned` has no gradient to learn angles by
-        turned = torch.addcmul(columns * cos, columns.roll(width // 2, -1), sin)
-    else:
-        turned = _Turned.apply(columns, cos, sin)
-    turned = turned.to(x.dtype)
-    return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), -1)
+    columns = at_least_float32(x[..., :width])
+    rotated = torch.addcmul(columns * cos, columns.roll(width // 2, -1), sin).to(x.dtype)
+    return rotated if width == x.shape[-1] else torch.cat((rotated, x[..., width:]), -1)

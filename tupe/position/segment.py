@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import normal
 from tupe.position.precision import at_least_float32
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,7 @@ class _Segments(nn.Module):
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(shape))
-        nn.init.normal_(self.weight, std=INIT_STD)
+        self.weight = normal(*shape)
         self._register_load_state_dict_pre_hook(self._add_if_missing)
 
     def _add_if_missing(self, state: dict, prefix: str, *_: object) -> None:
@@ -56,11 +55,7 @@ class _Segments(nn.Module):
 
 
 class SegmentTable(_Segments):
-    """Table `E: 2 x d`, added to the word embeddings (BERT).
-
-    Args:
-        embed_dim: width `d`.
-    """
+    """Table `E: 2 x d`, added to the token embeddings (BERT)."""
 
     def __init__(self, embed_dim: int) -> None:
         super().__init__(2, embed_dim)
@@ -71,12 +66,7 @@ class SegmentTable(_Segments):
 
 
 class SegmentAttention(_Segments):
-    """DIET's segments: `segment(s_i, s_j) = E_S[s_i, s_j]` per head, added to the logits.
-
-    Args:
-        num_heads: `H`.
-        num_layers: `L`, number of layers that have values of their own.
-    """
+    """DIET's segments: `segment(s_i, s_j) = E_S[s_i, s_j]` per head, of `num_layers` layers that share nothing."""
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 

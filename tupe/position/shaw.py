@@ -25,13 +25,9 @@ def unskew(by_key: Tensor) -> Tensor:
 
 
 class ShawRelative(nn.Module):
-    """Tables `a` and, with `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads.
+    """Tables `a` and, with `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads; `t` is `max_distance`.
 
-    Args:
-        head_dim: `d_h`.
-        max_distance: `t`.
-        values: whether there is `a^V`. Attention then needs its weights, which no fused kernel returns.
-        bidirectional: `False` for a decoder, where no key comes after the query: `(t + 1) x d_h`, of `-t .. 0`.
+    A decoder's have `t + 1` rows, of `-t .. 0`. With `a^V` attention needs its weights, which no fused kernel returns.
     """
 
     def __init__(

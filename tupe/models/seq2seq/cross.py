@@ -4,10 +4,13 @@ Two languages share neither order nor length, so `j - i` is at best a soft diago
 """
 
 from argparse import Namespace
+from copy import deepcopy
+
+from torch import Tensor
 
 from tupe.encoder.build import sets_of_parameters
 from tupe.models.seq2seq.config import decoder_args
-from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, UntiedPair
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTable, UntiedAbsolute
 
 
 def build_cross_position(args: Namespace) -> PositionBias:
@@ -30,3 +33,22 @@ def build_cross_position(args: Namespace) -> PositionBias:
         )  # fmt: skip
         return PositionBias(untied)
     return PositionBias()
+
+
+class UntiedPair(UntiedAbsolute):
+    """Correlation of the positions of two sequences, such as a target and its source, with a table for each.
+
+    `num_keys` are the rows of the table of the keys; the further arguments are those of `UntiedAbsolute`.
+    """
+
+    def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: int, **named: float) -> None:
+        super().__init__(max_positions, embed_dim, *others, **named)
+        self.num_keys = num_keys
+        self.key_table = PositionTable(num_keys, embed_dim)
+        self.key_layer_norm = deepcopy(self.layer_norm)
+
+    def forward(self, length: int) -> tuple[Tensor, Tensor]:
+        """Compute the factors of the first `length` queries, `(H, length, d_h)`, and of all keys."""
+        query = self.query(self.layer_norm(self.table(length)))
+        key = self.key(self.key_layer_norm(self.key_table.weight))
+        return self.scale * self.in_heads(query), self.in_heads(key)
