@@ -78,7 +78,7 @@ text() {
 prepare() {
     tupe prepare-corpus "$out/text/pretraining.txt" "$out/corpus" --vocab-size 4000 --valid-documents 0.06 \
         --max-tokens 30 --without join-short-sentences
-    tupe prepare-glue "$out/glue" "$out/corpus" CoLA "$out/glue-data" --partial
+    tupe prepare-glue "$out/glue" "$out/corpus" CoLA "$out/glue-data"
 }
 
 pretrain() { # MODEL

@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-from tupe.data.manifest import DICTIONARY, MODEL, NAME, Content, Counts, Settings
+from tupe.data.manifest import DICTIONARY, MODEL, Manifest, Settings
 from tupe.data.text import PROFILES
 from tupe.models import TupeModel
 from tupe.models.config import named
@@ -53,7 +53,7 @@ def write_manifest(folder, stages=PROFILES["sentencepiece"]):
     """Beside a model and a dictionary."""
     checksums = {name: sha256(folder / name) for name in (MODEL, DICTIONARY)}
     settings = Settings("sentencepiece", tuple(stages), "xx", 100, "unigram", 1, None, 126)
-    Content(settings, (), (), Counts({}, {}, {}), {}, {}, checksums).write(folder / NAME)
+    Manifest(folder, settings, checksums).write()
 
 
 def write_task(folder, labels=("0", "1"), rows=8):

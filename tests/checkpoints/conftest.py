@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from tupe.checkpoints.load import write_checkpoint
-from tupe.data.manifest import Content, Counts, Identity, Settings
+from tupe.data.manifest import Manifest, Settings
 from tupe.models.config import named
 from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import sha256
@@ -67,7 +67,6 @@ def cleaned_corpus(corpus, tmp_path):
     for name in names:
         shutil.copy(corpus / name, data)
     settings = Settings("paper", ("tokenise", "lower-case"), "en", 92, "bpe", 1, None, 62)
-    inputs = (Identity("/home/me/wiki.txt", False, 1, 1),)
     checksums = {name: sha256(data / name) for name in names}
-    Content(settings, inputs, (".",), Counts({}, {}, {}), {}, {}, checksums).write(data / "manifest.json")
+    Manifest(data, settings, checksums, [{"name": "/home/me/wiki.txt", "language": ""}], ["."]).write()
     return data

@@ -54,7 +54,7 @@ def _inputs_first(command, *arguments):
         return command, *rest, out
     if command == "prepare-glue":
         glue, corpus, out, *rest = arguments
-        return command, glue, corpus, *rest, out
+        return command, glue, corpus, *(part for part in rest if part != "--partial"), out  # files of any length
     if command == "prepare-qa":
         corpus, out, *rest = arguments
         return command, *rest, corpus, out

@@ -69,35 +69,33 @@ def inputs(text):
 
 def test_without_stages_the_data_is_the_text(text, tmp_path):
     content = prepare(tmp_path / "out", *inputs(text), *SMALL, *OFF)
+    assert content["data"] == ["."] and str(tmp_path) not in json.dumps(content)
     expected = made_documents(1, 28) + made_documents(2, 8)
     train, valid = decoded(tmp_path / "out"), decoded(tmp_path / "out", "valid")
     assert len(valid) == 3
     assert sorted(train + valid) == sorted(expected)
     assert [lines for lines in expected if lines not in valid] == train  # in their order
-    assert content["counts"]["read"]["documents"] == 36
+    assert content["counts"][""]["documents"] == 36
 
 
 def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
     documents = made_documents(1, 16)
     new = [documents[5][0], "Xanadu Ozymandias Zembla", "\x00", "Anna likes the house."]
     (text / "b.txt").write_text(as_text([*documents[:4], new]))
-    content = prepare(
-        tmp_path / "out", *inputs(text)[:2], text / "b.txt", *inputs(text)[2:], *SMALL, "--max-tokens", 20
-    )
-    read, stages, left = (content["counts"][name] for name in ("read", "stages", "left"))
-    lines = read["lines"] - read["empty lines"]
-    for name, number in stages.items():
+    more = (text / "b.txt", *inputs(text)[2:], *SMALL, "--max-tokens", 20)
+    counts = prepare(tmp_path / "out", *inputs(text)[:2], *more)["counts"][""]
+    lines = counts["lines"]
+    for name, number in counts.items():
         lines += number if name.endswith(": added") else -number if name.endswith(": removed") else 0
-    assert lines == left["train lines"] + left["valid lines"]
-    assert stages["deduplicate-documents: removed"] == 4 * 6
-    assert stages["deduplicate-lines: removed"] == 1
-    assert stages["repair-characters: removed"] == 1
-    assert stages["drop-rare-words: removed"] == 1
+    assert lines == counts["train lines"] + counts["valid lines"]
+    assert counts["deduplicate-documents: removed"] == 4 * 6
+    for stage in ("deduplicate-lines", "repair-characters", "drop-rare-words"):
+        assert counts[f"{stage}: removed"] == 1
     for stage in ("split-sentences: added", "cut-long-lines: added", "lower-case: changed", "tokenise: changed"):
-        assert stages[stage] > 0
+        assert counts[stage] > 0
     data = decoded(tmp_path / "out") + decoded(tmp_path / "out", "valid")
-    assert len(data) == left["train documents"] + left["valid documents"] == 37
-    assert sum(map(len, data)) == left["train lines"] + left["valid lines"]
+    assert len(data) == counts["train documents"] + counts["valid documents"] == 37
+    assert sum(map(len, data)) == counts["train lines"] + counts["valid lines"]
     assert all(line == line.lower() for lines in data for line in lines)
 
 
@@ -156,7 +154,7 @@ def test_every_line_counts_for_the_vocabulary(tmp_path):
     (tmp_path / "en.txt").write_text(as_text(made_documents(0, 20)))
     inputs = [f"{language}={tmp_path / language}.txt" for language in ("en", "th")]
     content = prepare(tmp_path / "out", *inputs, "--vocab-size", 120, "--valid-documents", 2, "--workers", 1)
-    assert content["languages"]["th"]["left"]["train unknown tokens"] == 0
+    assert content["counts"]["th"]["train unknown tokens"] == 0
 
 
 def test_escaped_wikipedia_is_characters(tmp_path):
@@ -193,6 +191,16 @@ def test_lines_with_too_many_rare_words_go(tmp_path):
     assert "the cat ozymandias" not in left and "the cat sat ozymandias" in left and "sat" in left
 
 
+def test_held_out_by_hand():
+    none = np.zeros(50, dtype=bool)
+    shares = [held_out(np.arange(50, dtype="<u8"), none, share).sum() for share in (0.0, 0.001, 0.1, 0)]
+    assert shares == [0, 1, 5, 0]
+    again = np.array([False, False, True])
+    assert held_out(np.array([5, 1, 1], "<u8"), again, 1).tolist() == [False, True, False]
+    with pytest.raises(UserError, match="2 of 2 different documents cannot be held out"):
+        held_out(np.array([5, 1, 1], "<u8"), again, 2)
+
+
 HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=2, unique=True).map(lambda numbers: np.array(numbers, "<u8"))
 
 
@@ -206,21 +214,6 @@ def test_the_same_documents_in_any_order(hashes, rng, data):
     marked = held_out(hashes, none, number)
     assert marked.sum() == number
     assert (held_out(hashes[order], none, number) == marked[order]).all()
-
-
-def test_a_share_is_at_least_one_document_unless_it_is_none():
-    hashes, none = np.arange(50, dtype="<u8"), np.zeros(50, dtype=bool)
-    assert [held_out(hashes, none, share).sum() for share in (0.0, 0.001, 0.1, 0)] == [0, 1, 5, 0]
-
-
-def test_a_repeated_document_is_never_chosen():
-    hashes = np.array([5, 1, 1], "<u8")
-    assert held_out(hashes, np.array([False, False, True]), 1).tolist() == [False, True, False]
-
-
-def test_something_must_be_left():
-    with pytest.raises(UserError, match="1 of 1 different documents cannot be held out"):
-        held_out(np.array([1, 1], "<u8"), np.array([False, True]), 0.01)
 
 
 JOINED = st.lists(st.integers(1, 2 * SHORT).map(lambda words: " ".join(["w"] * words)))

@@ -11,11 +11,16 @@ def copy(prepared, tmp_path):
     return shutil.copytree(prepared, tmp_path / "corpus")
 
 
-def test_the_file_or_its_folder(prepared):
+def test_the_corpus(prepared):
     manifest = Manifest.load(prepared)
-    assert manifest == Manifest.load(prepared / "manifest.json")
-    assert manifest.content.data == (".", "shard1")
+    assert manifest.data == [".", "shard1"]
     assert manifest.text_processing().line("“Hello”, Anna!") == '" hello , " anna !'
+
+
+def test_fields_of_an_earlier_version_are_passed_over(copy):
+    path = copy / "manifest.json"
+    path.write_text(path.read_text().replace("{", '{"version": 2, "sizes": {},', 1))
+    assert Manifest.load(copy).settings.vocab_size == 150
 
 
 @pytest.mark.parametrize("name", [MODEL, DICTIONARY])
@@ -24,7 +29,3 @@ def test_another_vocabulary_is_refused(name, copy):
         file.write(b"x")
     with pytest.raises(UserError, match=f"{name} is not the file that"):
         Manifest.load(copy)
-
-
-def test_nothing_of_this_machine_is_in_it(prepared):
-    assert str(prepared.parent) not in (prepared / "manifest.json").read_text()

@@ -30,7 +30,7 @@ def prepared(tmp_path_factory):
         rules = ["--rules", "mlqa"] if task == "MLQA" else []
         assert main(["prepare-qa", *files, str(corpus), str(folder / "data" / task), *rules, "--workers", "1"]) == 0
     write_task(folder / "download", "XNLI")
-    command = ["prepare-glue", str(folder / "download"), str(corpus), "XNLI", str(folder / "data"), "--partial"]
+    command = ["prepare-glue", str(folder / "download"), str(corpus), "XNLI", str(folder / "data")]
     assert main([*command, "--workers", "1"]) == 0
     checkpoint = write_checkpoint(folder / "pretrained/checkpoint_last.pt", folder, max_positions=256)
     state = torch.load(checkpoint, weights_only=True)

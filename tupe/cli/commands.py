@@ -65,6 +65,11 @@ TRAINED_ON = Argument(help="Prepared data; folders as a:b:c.")
 Figure = Literal["position", "reset", "similarity", "segments", "correlations", "ranks", "training"]
 
 
+def counted(counts: dict[str, int]) -> str:
+    """Write counts as "2 pairs, 1 dropped"."""
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items())
+
+
 @app.command()
 def prepare_corpus(
     inputs: list[Path] = Argument([], help="Text files or folders; de=INPUT in a corpus of many."),
@@ -90,19 +95,20 @@ def prepare_corpus(
 
     tupe prepare-corpus extracted/ data/wiki --profile paper
     """
+    from dataclasses import replace
+
     from tupe.data.corpus import prepare, report
     from tupe.data.documents import find
     from tupe.data.manifest import IMPORTED, Manifest, Settings
     from tupe.data.text import LANGUAGES, PROFILES, STAGES
 
     found = find(inputs, books, languages)
-    many = bool(found[0][1].language)
+    many = bool(found[0].language)
     shared = Manifest.load(vocabulary) if vocabulary else None
     name = profile or ("sentencepiece" if many else "paper")
     stages, usual = PROFILES[name], LANGUAGES[name]
-    if shared and shared.content.imported and not profile:  # as the model read its text
-        theirs = shared.content.settings
-        name, stages, usual = IMPORTED, theirs.stages, theirs.language
+    if shared and shared.imported and not profile:  # as the model read its text
+        name, stages, usual = IMPORTED, shared.settings.stages, shared.settings.language
     for stage in {*also, *without} - STAGES.keys():
         raise UserError(f"'{stage}' is not a stage. Choose from {', '.join(STAGES)}.")
     chosen = {*stages, *also} - {*without}
@@ -118,8 +124,9 @@ def prepare_corpus(
         vocab_alpha=vocab_alpha,
     )
     if shared:
-        settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
-    print("\n".join(report(out, prepare(out, found, settings, workers or available_cores(), shared))))
+        taken = {name: getattr(shared.settings, name) for name in ("vocab_size", "model_type", "vocab_alpha")}
+        settings = replace(settings, **taken, vocabulary=shared.checksums[shared.model.name])
+    print("\n".join(report(prepare(out, found, settings, workers or available_cores(), shared))))
 
 
 @app.command()
@@ -129,7 +136,6 @@ def prepare_glue(
     names: list[str] = Argument([], metavar="TASK", help="Tasks; all in GLUE by default."),
     out: Path = Argument(help="Folder that gets a folder per task."),
     tasks: Path | None = Option(None, help="YAML file of tasks of your own, whose files are in GLUE."),
-    partial: bool = Option(False, "--partial", help="Accept files with other row counts than published."),
     workers: int | None = WORKERS,
 ) -> None:
     """Prepare tasks of GLUE, or of your own, with the text processing and vocabulary of a corpus.
@@ -146,8 +152,8 @@ def prepare_glue(
     if not names and len(chosen) < len(known):
         print(f"not in {glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
     with pool(workers or available_cores()) as map_:
-        for content in prepare(chosen, glue, Manifest.load(corpus), out, partial, map_):
-            print("\n".join(content.lines()), flush=True)
+        for line in prepare(chosen, glue, Manifest.load(corpus), out, map_):
+            print(line, flush=True)
     print(f"data: {out}")
 
 
@@ -168,7 +174,6 @@ def prepare_qa(
     \b
     tupe prepare-qa train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json data/wiki data/squad
     """
-    from tupe.data.glue.prepare import same_as_training
     from tupe.data.manifest import Manifest
     from tupe.data.parallel import pool
     from tupe.data.questions import prepare
@@ -176,9 +181,7 @@ def prepare_qa(
     with pool(workers or available_cores()) as map_:
         reports = prepare(dict(files), Manifest.load(corpus), out, rules, language, map_)
     for split, report in reports.items():
-        print("\n".join(report.lines(split)))
-    for line in same_as_training({split: report.sha256 for split, report in reports.items()}):
-        print(line)
+        print(f"{split:<8} {report['kept']:,} kept: {counted(report['counts'])}")
     print(f"data: {out}")
 
 
@@ -205,7 +208,6 @@ def prepare_translation(
     \b
     tupe prepare-translation en de OUT --train data/train --valid data/val --test data/test_2016
     """
-    from tupe.data.glue.prepare import same_as_training
     from tupe.data.parallel import pool
     from tupe.data.translation import Settings, prepare
 
@@ -215,12 +217,7 @@ def prepare_translation(
     with pool(workers or available_cores()) as map_:
         content = prepare(out, prefixes, settings, map_)
     for name, counts in content["splits"].items():
-        print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
-    for line in same_as_training({name: [*files.values()] for name, files in content["files"].items()}):
-        print(line)
-    for name, files in content["files"].items():
-        if len({*files.values()}) == 1:
-            print(f"warning: source and target of {name} are the same text: a model would learn to copy")
+        print(f"{name:<6} {counted(counts)}")
     print(f"data: {out}")
 
 

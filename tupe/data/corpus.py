@@ -13,6 +13,7 @@ itself. Repetitions are looked for across all languages, and all share the vocab
 """
 
 import hashlib
+import itertools
 import math
 import re
 import shutil
@@ -22,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache, lru_cache, partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -32,10 +32,10 @@ from tqdm import tqdm
 
 from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
-from tupe.data.documents import documents_of
+from tupe.data.documents import Input, documents_of
 from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
-from tupe.data.manifest import NAME, Content, Counts, Identity, Manifest, Settings, versions
+from tupe.data.manifest import NAME, Manifest, Settings
 from tupe.data.parallel import Map, pool
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
@@ -57,18 +57,15 @@ _processing, _tokenizer = cache(TextProcessing), cache(open_tokenizer)  # made o
 
 
 def prepare(
-    out: Path, inputs: list[tuple[Path, Identity]], settings: Settings, workers: int, shared: Manifest | None = None
-) -> Content:
+    out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Manifest | None = None
+) -> Manifest:
     """Prepare the corpus `out`, or the steps that are left; `shared` is one whose vocabulary is taken.
-
-    Returns:
-        The content of the manifest.
 
     Raises:
         UserError: there is too little text, or `out` was begun with other inputs or settings.
     """
-    identities = tuple(identity for _, identity in inputs)
-    with run_folder(out, {**asdict(settings), "inputs": [asdict(identity) for identity in identities]}):
+    identities = [one.identity() for one in inputs]
+    with run_folder(out, {**asdict(settings), "inputs": identities}):
         if not (out / NAME).exists():
             _processing(settings.stages, settings.language)  # raises here if a package is missing
             work = out / "work"
@@ -78,72 +75,42 @@ def prepare(
                 cleaned = clean(work, settings, map_)
                 model = vocabulary(out, settings, shared)
                 encoded, data = encode(out, settings, model, map_)
-                files = sorted(
-                    str(file.relative_to(out))
-                    for end in ("*.bin", "*.idx", model.name, DICTIONARY)
-                    for file in out.rglob(end)
-                )
-                checksums = dict(zip(files, map_(sha256, (out / file for file in files))))
-
-            languages = {language: _counts([was_read, cleaned, encoded], [language]) for language in was_read}
-            Content(
-                settings=settings,
-                inputs=identities,
-                data=tuple(data),
-                counts=_counts([was_read, cleaned, encoded], languages),
-                versions=versions(),
-                sizes={file: (out / file).stat().st_size for file in files},
-                checksums=checksums,
-                languages=languages if any(languages) else {},
-            ).write(out / NAME)
+                files = sorted(file for end in ("*.bin", "*.idx", model.name, DICTIONARY) for file in out.rglob(end))
+                names = (str(file.relative_to(out)) for file in files)
+                checksums = dict(zip(names, map_(sha256, files)))
+            counts = {name: {**was_read[name], **cleaned[name], **encoded[name]} for name in was_read}
+            Manifest(out, settings, checksums, identities, data, counts).write()
         shutil.rmtree(out / "work", ignore_errors=True)
-    return Content.read(out / NAME)
+    return Manifest.load(out)
 
 
-def _counts(steps: list[dict[str, dict[str, int]]], languages: Iterable[str]) -> Counts:
-    """Add up what was read, what the stages did, and what is left, in some of the languages."""
-    totals = []
-    for step in steps:
-        total: Counter = Counter()
-        for language in languages:
-            total.update(step[language])
-        totals.append(total)
-    was_read, cleaned, encoded = totals
-    return Counts(
-        read=dict(was_read),
-        stages={name: number for name, number in (cleaned + encoded).items() if ": " in name},
-        left={name: number for name, number in encoded.items() if name.startswith(SPLITS)},
-    )
-
-
-def read(work: Path, inputs: list[tuple[Path, Identity]]) -> dict[str, dict[str, int]]:
+def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
     """Write the text of each language, and hashes.
 
     `work/read` gets, of all languages one after the other, the 64-bit hashes of all `lines` and `documents` and the
     `lengths` of the documents in lines; of each language its `text`; and `counts.json`.
 
     Returns:
-        What was read of each language: bytes, lines, documents, and lines that are in no document, by the reason.
+        How many lines and documents each language has.
     """
     if not (work / "read").exists():
         counts: dict[str, Counter] = {}
         with atomic(work / "read") as folder, ExitStack() as stack:
             folder.mkdir()
-            line_hashes = stack.enter_context((folder / "lines").open("wb"))
-            document_hashes = stack.enter_context((folder / "documents").open("wb"))
-            lengths = stack.enter_context((folder / "lengths").open("wb"))
+            names = ("lines", "documents", "lengths")
+            line_hashes, document_hashes, lengths = (stack.enter_context((folder / name).open("wb")) for name in names)
 
             bar = stack.enter_context(_bar("read"))
-            for path, identity in inputs:
-                found = counts.setdefault(identity.language, Counter())
-                with (folder / f"text.{identity.language}").open("ab") as text:
-                    for lines in documents_of(path, identity.book, found):
+            for one in inputs:
+                found = counts.setdefault(one.language, Counter())
+                with (folder / f"text.{one.language}").open("ab") as text:
+                    for lines in documents_of(one.path, one.book):
                         hashes = b"".join(map(_hash, lines))
                         line_hashes.write(hashes)
                         document_hashes.write(hashlib.blake2b(hashes, digest_size=8).digest())
                         lengths.write(np.int64(len(lines)).tobytes())
                         bar.update(text.write(_as_text(lines)))
-                        found["documents"] += 1
+                        found.update(lines=len(lines), documents=1)
 
             write_json(folder / "counts.json", counts)
     return read_json(work / "read/counts.json")
@@ -295,43 +262,37 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
     """Write fairseq's binary data. Training documents go to the shards in turn.
 
     Returns:
-        What is left of each language: documents, lines, words, characters, tokens. And the folders of the shards.
+        What is left of each language: documents, lines and tokens of a split. And the folders of the shards.
     """
     cleaned = out / "work/clean"
     size = sum(path.stat().st_size for path in cleaned.glob("train.*"))
-    number = settings.shards or -(-size // SHARD_BYTES)
-    shards = [".", *(f"shard{shard}" for shard in range(1, number))]
+    shards = [".", *(f"shard{shard}" for shard in range(1, settings.shards or -(-size // SHARD_BYTES)))]
 
     symbols = len(read_symbols(out / DICTIONARY))
     counts = {}
-    turn = count()
+    turns = {"train": itertools.cycle(range(len(shards))), "valid": itertools.repeat(0)}
     for language in read_json(cleaned / "counts.json"):
-        counts[language] = did = Counter()
-        for split in SPLITS:
-            folders = [out / shard / language for shard in (shards if split == "train" else shards[:1])]
-            documents = _batches(_documents(cleaned / f"{split}.{language}", "encode"))
-            encoded = map_(partial(_encode, settings, model, split), documents)
-            _write(encoded, [folder / split for folder in folders], symbols, turn, did)
+        counts[language] = Counter()
+        for split, turn in turns.items():
+            text = cleaned / f"{split}.{language}"
+            if not text.stat().st_size:
+                continue
+            prefixes = [out / shard / language / split for shard in (shards if split == "train" else shards[:1])]
+            with ExitStack() as stack:
+                for prefix in prefixes:
+                    remove_parts(prefix.parent)  # of a process that was killed
+                add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
+                encode_ = partial(_encode, settings, model, split)
+                for documents, more in map_(encode_, _batches(_documents(text, "encode"))):
+                    counts[language].update(more)
+                    for document in documents:
+                        shard = next(turn)
+                        for sequence in document:
+                            add[shard](sequence)
 
     for shard in shards[1:]:
         shutil.copyfile(out / DICTIONARY, out / shard / DICTIONARY)
     return counts, shards
-
-
-def _write(encoded: Iterable[tuple], prefixes: list[Path], symbols: int, turn: Iterator[int], counts: Counter) -> None:
-    """Write encoded documents to several data sets in turn, none of them before the first document."""
-    with ExitStack() as stack:
-        add = []
-        for documents, more in encoded:
-            counts.update(more)
-            for document in documents:
-                shard = next(turn) % len(prefixes) if len(prefixes) > 1 else 0
-                if document and not add:
-                    for prefix in prefixes:
-                        remove_parts(prefix.parent)  # of a process that was killed
-                        add.append(stack.enter_context(writer(prefix, symbols)))
-                for sequence in document:
-                    add[shard](sequence)
 
 
 def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
@@ -351,16 +312,12 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
             lines = joined
 
         sequences = []
-        for line in lines:
-            tokens = tokenizer(line)
+        for tokens in map(tokenizer, lines):
             starts = range(0, len(tokens), settings.max_tokens)
             sequences += ([*tokens[start : start + settings.max_tokens], EOS] for start in starts)
-            counts[f"{split} words"] += len(line.split())
-            counts[f"{split} characters"] += len(line)
             counts[f"{split} tokens"] += len(tokens)
             counts[f"{split} unknown tokens"] += tokens.count(UNKNOWN_NUMBER)
-            counts["no-pieces: removed"] += not starts
-            counts["cut-long-lines: added"] += max(0, len(starts) - 1)
+        counts["cut-long-lines: added"] += len(sequences) - len(lines)
 
         counts[f"{split} documents"] += bool(sequences)
         counts[f"{split} lines"] += len(sequences)
@@ -435,25 +392,21 @@ def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
-def report(out: Path, content: Content) -> Iterator[str]:
-    """Yield what was read, what each stage changed, removed and added, and what is left, in all and of a language.
+def report(manifest: Manifest) -> Iterator[str]:
+    """Yield what was read, what each stage changed, removed and added, what is left, and each language's share of it.
 
     Lines read, less those removed, with those added, are the lines that are left.
     """
-    counts = content.counts
-    yield "read: " + ", ".join(f"{number:,} {name}" for name, number in counts.read.items())
-    yield from (f"{name:<40}{number:>12,}" for name, number in sorted(counts.stages.items()))
+    total = Counter()
+    for counts in manifest.counts.values():
+        total.update(counts)
+    yield from (f"{name:<40}{number:>14,}" for name, number in total.items())
 
-    tokens = counts.left["train tokens"]
-    for language, its in {"all": counts, **content.languages}.items():
-        unknown = 100 * its.left["train unknown tokens"] / max(its.left["train tokens"], 1)
-        kept = ", ".join(f"{number:,} {name}" for name, number in its.left.items())
-        yield f"{language}: {kept}; {unknown:.2f}% unknown"
+    for language, counts in manifest.counts.items():
+        tokens, unknown = counts["train tokens"], counts["train unknown tokens"]
+        yield f"{language or 'train'}: {tokens:,} tokens, {100 * unknown / max(tokens, 1):.2f}% unknown"
 
-    if tokens < _TOKENS_A_SYMBOL * (symbols := content.settings.vocab_size):
-        yield (
-            f"warning: {symbols:,} symbols are many for {tokens:,} tokens: most are seen less than {_TOKENS_A_SYMBOL} "
-            f"times an epoch; prepare the corpus with more text, or --vocab-size {tokens // _TOKENS_A_SYMBOL}"
-        )
-
-    yield f"data: {':'.join(str(out / folder) for folder in content.data)}"
+    symbols, most = manifest.settings.vocab_size, total["train tokens"] // _TOKENS_A_SYMBOL
+    if symbols > most:
+        yield f"warning: most of {symbols:,} symbols are hardly ever seen. Add text, or use --vocab-size {most}."
+    yield f"data: {':'.join(str(manifest.folder / folder) for folder in manifest.data)}"

@@ -7,7 +7,7 @@ A prepared folder has `dict.txt` and a folder for each split, which holds
     begin, end          fairseq's binary data: the characters of the pieces of `context`
     examples.npy        int64 `(N, 4)`: the number of the question and of its paragraph in the file, the first and last
                         piece of its answer (-1 without an answer)
-    report.json         `Report`
+    report.json         the file, its rules and language, and what became of its questions
 
 Windows are made when a split is read, so their length and stride can be chosen then.
 """
@@ -15,13 +15,13 @@ Windows are made when a split is read, so their length and stride can be chosen 
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -30,14 +30,14 @@ from tupe.data.binary import writer
 from tupe.data.documents import open_packed
 from tupe.data.manifest import Manifest
 from tupe.data.parallel import Map, batches
-from tupe.data.scores import Tokens, scores, tokens
+from tupe.data.scores import Tokens, scores
 from tupe.data.text import KEEP_WHITE_SPACE, REPAIR, STAGES, mark, repaired
 from tupe.data.tokenizers import UNKNOWN_NUMBER, Pieces, read_symbols
 from tupe.util import UserError, atomic, read_json, run_folder, sha256, write_json
 
 REPORT, EXAMPLES, QUESTIONS = "report.json", "examples.npy", "questions.json"
-LONG = 30  # pieces of an answer that prediction takes at most, if nothing else is said
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
+_NONE = (-1, -1)  # the place of an answer that is not there
 _BATCH = 16  # paragraphs that a process gets at a time
 
 
@@ -127,45 +127,6 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
     return result, warnings
 
 
-@dataclass(frozen=True)
-class Report:
-    """A prepared split."""
-
-    file: str  # the name of the file that it was made of
-    sha256: str  # checksum of the file
-    rules: Literal["squad", "mlqa"]  # rules that score its answers
-    language: str  # language of its contexts
-    read: int  # questions in the file
-    kept: int  # questions that are examples: all, but in training data only those with a target
-    contexts: int  # paragraphs
-    pieces: int  # pieces of all contexts
-    unknown: int  # pieces that the vocabulary does not know
-    reasons: dict[str, int]  # how many questions have no target, by the reason
-    first: str  # the first of these questions, and its reason
-    targets: int  # questions with a target
-    long: int  # answers of more than `LONG` pieces
-    exact_match: float  # percent of the targets: score of the text that is found again by the answer's pieces
-    f1: float  # percent, likewise
-
-    @classmethod
-    def load(cls, folder: Path) -> "Report":
-        """Read the report of a split."""
-        return cls(**read_json(folder / REPORT))
-
-    def lines(self, split: str) -> Iterator[str]:
-        """Yield what was read, kept and not found, and how far the found answers lead back to their texts."""
-        share = 100 * self.unknown / max(self.pieces, 1)
-        contexts = f"{self.contexts:,} contexts of {self.pieces:,} pieces, {share:.2f}% unknown"
-        yield f"{split:<8} {self.read:,} questions read, {self.kept:,} kept; {contexts}"
-        for reason, number in self.reasons.items():
-            yield f"{'':<8} {number:,} {'dropped' if self.kept < self.read else 'without a target'}: {reason}"
-        if self.first:
-            yield f"{'':<8} first: {self.first}"
-        if self.targets:
-            recovered = f"exact match {self.exact_match:.2f}, F1 {self.f1:.2f}"
-            yield f"{'':<8} answers recovered from pieces: {recovered}; {self.long:,} longer than {LONG} pieces"
-
-
 class Encoder:
     """Encoder of texts to pieces, like those of a corpus' own texts, each with the characters that it stands for.
 
@@ -177,7 +138,7 @@ class Encoder:
     """
 
     def __init__(self, corpus: Manifest) -> None:
-        stages = corpus.content.settings.stages
+        stages = corpus.settings.stages
         if any(STAGES[name].line and name != REPAIR for name in stages):
             raise UserError(
                 f"The text processing of {corpus.folder} changes words, so answers cannot be found in the text. "
@@ -218,14 +179,14 @@ def encoder_of(corpus: Path) -> Encoder:
 
 def prepare(
     files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map
-) -> dict[str, Report]:
+) -> dict[str, dict[str, Any]]:
     """Add the splits to the folder `out`, but those that are there already.
 
     The splits are `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; their files are SQuAD's JSON.
     `rules`, `squad` or `mlqa`, score the answers. `language` is that of contexts whose split does not say its own.
 
     Returns:
-        What became of the questions of each split.
+        The report of each split.
 
     Raises:
         UserError: `out` was made with another corpus or rules, or a split of it from another file.
@@ -238,36 +199,40 @@ def prepare(
             about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": own}
             if not (out / split).exists():
                 _prepare_split(split, path, corpus, about, out / split, map_)
-            reports[split] = report = Report.load(out / split)
-            if (report.sha256, report.language) != (about["sha256"], own):
-                raise UserError(f"{out / split} was made from {report.file} in {report.language}. Delete it first.")
+            reports[split] = report = read_json(out / split / REPORT)
+            if (report["sha256"], report["language"]) != (about["sha256"], own):
+                raise UserError(
+                    f"{out / split} was made from {report['file']} in {report['language']}. Delete it first."
+                )
         shutil.copyfile(corpus.dictionary, out / corpus.dictionary.name)
         return reports
 
 
 def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, str], out: Path, map_: Map) -> None:
     """Write the folder of a split."""
-    with atomic(out) as folder:
+    paragraphs, symbols = read(path), len(read_symbols(corpus.dictionary))
+    sizes = {"context": symbols, "question": symbols, "begin": _CHARACTERS, "end": _CHARACTERS}
+    counts, examples, numbers = Counter(contexts=len(paragraphs)), [], count()
+    with atomic(out) as folder, ExitStack() as stack:
         folder.mkdir()
-        with open_packed(path) as packed, (folder / QUESTIONS).open("wb") as plain:
-            shutil.copyfileobj(packed, plain)
+        packed, plain = stack.enter_context(open_packed(path)), stack.enter_context((folder / QUESTIONS).open("wb"))
+        shutil.copyfileobj(packed, plain)
 
-        encode = partial(_encode, corpus.folder, about["rules"], about["language"])
-        symbols = len(read_symbols(corpus.dictionary))
-        examples, counts, reasons, first = _write(split, read(path), symbols, encode, folder, map_)
+        add = {name: stack.enter_context(writer(folder / name, size)) for name, size in sizes.items()}
+        encoded = chain.from_iterable(map_(partial(_encode, corpus.folder), batches(paragraphs, _BATCH)))
+        bar = tqdm(encoded, split, len(paragraphs), leave=False, disable=None, unit=" paragraphs")
+        for place, (context, questions) in enumerate(bar):
+            for name, values in zip(("context", "begin", "end"), context):
+                add[name](values)
+            counts["pieces"] += len(context.numbers)
+            counts["unknown pieces"] += int((context.numbers == UNKNOWN_NUMBER).sum())
+            for (pieces, target, reason), number in zip(questions, numbers):
+                counts[reason or "questions with a target"] += 1
+                if not reason or split != "train":
+                    add["question"](pieces)
+                    examples.append((number, place, *target))
         np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
-
-        found = max(counts["targets"], 1)
-        report = Report(
-            **about,
-            **{name: counts[name] for name in ("read", "contexts", "pieces", "unknown", "targets", "long")},
-            kept=len(examples),
-            reasons=dict(reasons),
-            first=first,
-            exact_match=100 * counts["exact"] / found,
-            f1=100 * counts["f1"] / found,
-        )
-        write_json(folder / REPORT, asdict(report))
+        write_json(folder / REPORT, {**about, "kept": len(examples), "counts": counts})
 
 
 class Encoded(NamedTuple):
@@ -275,75 +240,34 @@ class Encoded(NamedTuple):
 
     context: Pieces
     questions: list[tuple[np.ndarray, tuple[int, int], str]]
-    counts: Counter
 
 
-def _write(
-    split: str, paragraphs: list[Paragraph], symbols: int, encode: Callable, folder: Path, map_: Map
-) -> tuple[list[tuple[int, int, int, int]], Counter, Counter, str]:
-    """Write the binary data; return the rows of `examples.npy`, counts, and the questions without target."""
-    examples: list[tuple[int, int, int, int]] = []
-    counts, reasons, first = Counter(contexts=len(paragraphs)), Counter(), ""
-    questions = enumerate(question for paragraph in paragraphs for question in paragraph.questions)
-    sizes = {"context": symbols, "question": symbols, "begin": _CHARACTERS, "end": _CHARACTERS}
-    with ExitStack() as stack:
-        add = {name: stack.enter_context(writer(folder / name, size)) for name, size in sizes.items()}
-
-        encoded = chain.from_iterable(map_(encode, batches(paragraphs, _BATCH)))
-        bar = tqdm(encoded, split, len(paragraphs), leave=False, disable=None, unit=" paragraphs")
-
-        for place, paragraph in enumerate(bar):
-            for name, values in zip(("context", "begin", "end"), paragraph.context):
-                add[name](values)
-            for pieces, target, reason in paragraph.questions:
-                number, question = next(questions)
-                if reason:
-                    reasons[reason] += 1
-                    first = first or f"{question.id[:40]!a}: {reason}"
-                if not reason or split != "train":
-                    add["question"](pieces)
-                    examples.append((number, place, *target))
-            counts += paragraph.counts
-    return examples, counts, reasons, first
+def _encode(corpus: Path, batch: list[Paragraph]) -> list[Encoded]:
+    """Encode some paragraphs in a process of the pool, and find the pieces of each answer."""
+    encoder, found = encoder_of(corpus), []
+    for paragraph in batch:
+        context = encoder(paragraph.context)
+        questions = []
+        for question in paragraph.questions:
+            pieces = encoder.numbers(question.text)
+            target, reason = _target(paragraph.context, context, question)
+            if not reason and not len(pieces):
+                target, reason = _NONE, "the question is empty"
+            questions.append((pieces, target, reason))
+        found.append(Encoded(context, questions))
+    return found
 
 
-def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> list[Encoded]:
-    """Encode some paragraphs in a process of the pool."""
-    encoder, split = encoder_of(corpus), tokens(rules, language)
-    return [_paragraph(encoder, split, paragraph) for paragraph in batch]
-
-
-def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded:
-    """Encode a paragraph, and find the pieces of each answer."""
-    context = encoder(paragraph.context)
-    questions = []
-    unknown = int((context.numbers == UNKNOWN_NUMBER).sum())
-    counts = Counter(read=len(paragraph.questions), pieces=len(context.numbers), unknown=unknown)
-    for question in paragraph.questions:
-        pieces = encoder.numbers(question.text)
-        target, reason = _target(paragraph.context, context, question)
-        if target is not None and not len(pieces):
-            target, reason = None, "the question is empty"
-
-        if target is not None:
-            text = paragraph.context[context.begin[target[0]] : context.end[target[1]]].strip()
-            exact, f1 = scores(text, (answer.text for answer in question.answers), split)
-            counts.update(exact=int(exact), f1=f1, targets=1, long=int(target[1] - target[0] >= LONG))
-
-        questions.append((pieces, target or (-1, -1), reason))
-    return Encoded(context, questions, counts)
-
-
-def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int, int] | None, str]:
+def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int, int], str]:
     """Return the first and last piece of the first answer, or why there are none."""
     if not question.answers:
-        return None, "no answer"
+        return _NONE, "no answer"
 
     answer = question.answers[0]
     text = answer.text
     if answer.start < 0 or context[answer.start : answer.start + len(text)] != text:
-        return None, "the answer does not stand at its start"
+        return _NONE, "the answer does not stand at its start"
 
     begin = answer.start + len(text) - len(text.lstrip())
     span = pieces.span(begin, answer.start + len(text.rstrip()) - 1) if text.strip() else None
-    return (span, "") if span else (None, "no piece holds the answer")
+    return (span, "") if span else (_NONE, "no piece holds the answer")

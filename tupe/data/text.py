@@ -119,10 +119,14 @@ class Sentences:
 
     def _load(self) -> None:
         import spacy
+        from spacy.attrs import IS_PUNCT
 
         self._rules = spacy.blank(self._language)
         self._rules.add_pipe("sentencizer")
         self._rules.max_length = 1 << 24  # characters: no model takes memory
+        # for speed: tokens of more words are cached, and words have the one attribute that the sentencizer reads
+        self._rules.tokenizer.max_cache_size = _STRINGS_KEPT
+        self._rules.vocab.lex_attr_getters = {IS_PUNCT: self._rules.vocab.lex_attr_getters[IS_PUNCT]}
 
     def __call__(self, lines: list[str]) -> list[str]:
         """Split lines. One with a word of more than 256 characters stays whole: spaCy would take quadratic time."""

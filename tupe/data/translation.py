@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import open_packed
-from tupe.data.manifest import NAME, versions
+from tupe.data.manifest import NAME
 from tupe.data.parallel import Map, batches
 from tupe.data.text import unescape
 from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, train, write_dictionary
@@ -39,17 +39,6 @@ class Settings:
     lower_case: bool  # fold case in the SentencePiece model; scores are then of lower-cased text
     max_tokens: int  # the longest side of a training pair that is kept
     max_ratio: float  # how many times as long as the other a side of a training pair may be
-
-    def reason(self, source: int, target: int) -> str | None:
-        """Return why a pair of these lengths is left out, as Moses' `clean-corpus-n`; `None` if it is kept."""
-        shorter, longer = sorted((source, target))
-        if shorter == 0:
-            return "empty on one side" if longer else "empty on both sides"
-        if longer > self.max_tokens:
-            return f"longer than {self.max_tokens} tokens"
-        if longer > self.max_ratio * shorter:
-            return f"one side more than {self.max_ratio:g} times as long as the other"
-        return None
 
 
 def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_: Map) -> dict:
@@ -74,7 +63,7 @@ def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_:
         if not (out / NAME).exists():
             _vocabulary(out, splits["train"], settings)
             counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
-            record = {"settings": asdict(settings), "files": files, "splits": counts, "versions": versions()}
+            record = {"settings": asdict(settings), "files": files, "splits": counts}
             write_json(out / NAME, record)
     return read_json(out / NAME)
 
@@ -122,7 +111,6 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
     counts: Counter = Counter()
     (out / "text").mkdir(exist_ok=True)
     bar = tqdm(pairs(*files), name, leave=False, disable=None, unit=" pairs")
-    encode = partial(_encode, out / MODEL, settings if name == "train" else None)
 
     with ExitStack() as stack:
         languages = "-".join(settings.languages)
@@ -131,29 +119,25 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
         texts = [out / "text" / f"{name}.{language}" for language in settings.languages if name != "train"]
         texts = [stack.enter_context(text.open("w", encoding="utf-8")) for text in texts]
 
-        for batch, encoded, more in map_(encode, batches(bar, _BATCH)):
-            for pair in encoded:
-                for add_side, side in zip(add, pair):
-                    add_side(side)
+        for batch, encoded in map_(partial(_encode, out / MODEL), batches(bar, _BATCH)):
             for text, lines in zip(texts, zip(*batch)):
                 text.writelines(f"{line}\n" for line in lines)
-            counts += more
+            for pair in encoded:
+                counts["pairs"] += 1
+                if name == "train" and not _is_kept(*map(len, pair), settings):
+                    counts["dropped"] += 1
+                    continue
+                for add_side, side in zip(add, pair):
+                    add_side([*side, EOS])
     return dict(counts)
 
 
-def _encode(
-    model: Path, settings: Settings | None, batch: list[tuple[str, str]]
-) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
-    """Return a batch, the numbers of its pairs without those that `settings` leave out, and counts."""
-    tokenizer = _tokenizer(model)
-    kept, counts = [], Counter(lines=len(batch), kept=0)
-    for side, lines in zip(("source", "target"), zip(*batch)):
-        counts[f"empty {side} lines"] = lines.count("")
+def _encode(model: Path, batch: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[list[int], ...]]]:
+    """Return a batch, and the numbers of its pairs."""
+    return batch, [tuple(map(_tokenizer(model), pair)) for pair in batch]
 
-    for pair in batch:
-        source, target = map(tokenizer, pair)
-        reason = settings and settings.reason(len(source), len(target))
-        counts[reason or "kept"] += 1
-        if not reason:
-            kept.append(([*source, EOS], [*target, EOS]))
-    return batch, kept, counts
+
+def _is_kept(source: int, target: int, settings: Settings) -> bool:
+    """Tell whether training keeps a pair of these lengths, as Moses' `clean-corpus-n`."""
+    shorter, longer = sorted((source, target))
+    return shorter > 0 and longer <= settings.max_tokens and longer <= settings.max_ratio * shorter

@@ -11,8 +11,9 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.batches import TextWindows
-from tupe.data.questions import EXAMPLES, QUESTIONS, Paragraph, Question, Report, read
+from tupe.data.questions import EXAMPLES, QUESTIONS, REPORT, Paragraph, Question, read
 from tupe.data.scores import scores, tokens
+from tupe.util import read_json
 
 logger = logging.getLogger(__name__)
 SPECIAL = 4  # at most: <s> question </s> </s> context </s>
@@ -73,8 +74,8 @@ class QuestionWindows(TextWindows):
     ) -> None:
         super().__init__(cfg, folder.name, dictionary, split_number)
         self._folder, self._separators = folder, separators
-        self.report = Report.load(folder)
-        self._tokens = tokens(self.report.rules, self.report.language)
+        report = read_json(folder / REPORT)
+        self.tokens = tokens(report["rules"], report["language"])
         self._context, self._question = (self._indexed(name) for name in ("context", "question"))
         self._begins, self._ends = map(self._indexed, ("begin", "end"))
 
@@ -175,4 +176,4 @@ class QuestionWindows(TextWindows):
 
     def scores(self, question: int, text: str) -> tuple[bool, float]:
         """Compute exact match and F1 of an answer."""
-        return scores(text, (answer.text for answer in self.questions[question].answers), self._tokens)
+        return scores(text, (answer.text for answer in self.questions[question].answers), self.tokens)

@@ -13,7 +13,6 @@ from tqdm import tqdm
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.data.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.questions import score
-from tupe.data.scores import tokens
 from tupe.data.windows import QuestionWindows
 from tupe.util import check_new, write_json
 
@@ -45,8 +44,7 @@ def predict_answers(
         predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
         write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
         write_json(path, predictions)
-        rules = tokens(windows.report.rules, windows.report.language)
-        result[path] = score(windows.paragraphs, predictions, rules) or {}
+        result[path] = score(windows.paragraphs, predictions, windows.tokens) or {}
     return result
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tupe.data.glue.tasks import TASKS
-from tupe.data.manifest import NAME, Content, Manifest
+from tupe.data.manifest import NAME, Manifest
 from tupe.data.tokenizers import JSON, MODEL
 from tupe.systems import DESCRIPTIONS, SIZES, system_of
 from tupe.util import read_json
@@ -67,7 +67,7 @@ class About:
     """All that a card says."""
 
     loaded: Loaded
-    corpus: Content | None  # its manifest, if there is one
+    corpus: Manifest | None  # its manifest, if there is one
     scores: Sequence[Score]  # of this run first, then of others
     tokenizer: bool  # whether there is one
     licence: str | None  # its identifier
@@ -91,10 +91,10 @@ class About:
         scores = [Score.read(path) for path in results]
         # a prepared task has a manifest of its own, but no tokenizer
         known = (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON))
-        content = Manifest.load(corpus).content if known else None
-        if content is not None and content.imported is not None:
-            licence, base_model = licence or content.imported.licence, base_model or content.imported.name
-        return cls(loaded, content, scores, tokenizer, licence, base_model)
+        manifest = Manifest.load(corpus) if known else None
+        if manifest and (begun := manifest.imported):
+            licence, base_model = licence or begun["licence"], base_model or begun["name"]
+        return cls(loaded, manifest, scores, tokenizer, licence, base_model)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -180,7 +180,9 @@ def card(about: About, name: str) -> str:
 
 
 def _front_matter(about: About, name: str) -> str:
-    languages = sorted(about.corpus.languages) or [about.corpus.settings.language] if about.corpus else []
+    inputs = about.corpus.inputs if about.corpus else []
+    languages = sorted({file["language"] for file in inputs} - {""})
+    languages = languages or [about.corpus.settings.language] if about.corpus else []
     front: dict[str, Any] = {
         "license": about.licence,
         "language": [language for language in languages if language != "xx"],
@@ -248,11 +250,11 @@ def _training(about: About) -> str:
     lines = [f"`{loaded.name}` of the fairseq plugin, {loaded.updates:,} updates, seed {seed}."]
     if about.corpus:
         settings, inputs = about.corpus.settings, about.corpus.inputs
-        names = sorted({Path(file.name).name for file in inputs})
+        names = sorted({Path(file["name"]).name for file in inputs})
         more = ", ..." if len(names) > 8 else ""
         of = f", of {len(inputs)} input file(s): {', '.join(names[:8])}{more}"
         if (begun := about.corpus.imported) is not None:
-            of = f", of {begun.name}, a {begun.kind}, whose weights this model began with"
+            of = f", of {begun['name']}, a {begun['kind']}, whose weights this model began with"
         lines.append(f"Vocabulary: {settings.vocab_size:,} subwords ({settings.model_type}){of}.")
         lines.append(f"Text processing: {', '.join(settings.stages) or 'none'}.")
     if about.scores:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import tupe
 from tupe.checkpoints.load import open_checkpoint
-from tupe.data.manifest import versions
 from tupe.data.tokenizers import JSON, MODEL
 from tupe.hf.card import About, card
 from tupe.hf.code import write_code
@@ -129,7 +129,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
             "head": loaded.head,
             **{name: task[name] for name in WINDOWS if name in task},
         },
-        "tupe_version": versions().get("tupe", "unknown"),
+        "tupe_version": tupe.__version__,
     }
     if loaded.labels is not None:
         content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}

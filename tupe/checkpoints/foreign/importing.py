@@ -8,7 +8,6 @@ OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command 
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,13 +20,13 @@ from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
 from tupe.checkpoints.foreign.verify import verify
 from tupe.checkpoints.foreign.vocabulary import FILLER, reorder, write_dictionary
 from tupe.checkpoints.load import model_config, write_weights
-from tupe.data.manifest import DICTIONARY, IMPORTED, NAME, Content, Counts, Imported, Settings, versions
+from tupe.data.manifest import DICTIONARY, IMPORTED, Manifest, Settings
 from tupe.data.text import KEEP_WHITE_SPACE
 from tupe.data.tokenizers import JSON
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.patches.checkpoints import dictionary_sha256
-from tupe.util import atomic, check_new, read_json, sha256, write_json
+from tupe.util import atomic, check_new, read_json, sha256
 
 CHECKPOINT = "checkpoint.pt"
 _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
@@ -136,12 +135,9 @@ def _write_manifest(made: Path, names: Sequence[str], folder: Path, foreign: For
         shards=None,
         max_tokens=max(1, foreign.fields["max_positions"] - 2),
     )
-    files = {path.name: sha256(path) for path in (*foreign.files, *foreign.tokenizer.files)}
-    imported = Imported(folder.resolve().name, foreign.kind, _licence(folder), files)
-    sizes = {name: (made / name).stat().st_size for name in names}
     sums = {name: sha256(made / name) for name in names}
-    content = Content(settings, (), (), Counts({}, {}, {}), versions(), sizes, sums, imported=imported)
-    write_json(made / NAME, {"version": content.version, **asdict(content)})
+    imported = {"name": folder.resolve().name, "kind": foreign.kind, "licence": _licence(folder)}
+    Manifest(made, settings, sums, imported=imported).write()
 
 
 def _licence(folder: Path) -> str | None:

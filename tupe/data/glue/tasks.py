@@ -23,10 +23,6 @@ class Split:
     rows: int  # of the published file; 0 if none is published
     header: bool = True  # whether the first line names the columns
     labelled: bool = True  # whether labels are read; every row of a file without labels is kept
-    optional: bool = False  # whether it may be missing though it has labels
-    borrowed: bool = False  # whether the file is another task's
-    # in a file that holds two splits: whether the rows of this one are listed in `dev_ids.tsv`
-    listed: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,6 @@ class Task:
     classes: tuple[str, ...] = ()  # label names in the order of their numbers; none for a regression task
     synonyms: tuple[tuple[str, str], ...] = ()  # label names that mean one of the classes
     scale: float | None = None  # the highest score; a score divided by it is in [0, 1]
-    otherwise: tuple[Split, ...] = ()  # the files if those of `splits` are not there
 
 
 def _splits(
@@ -55,7 +50,7 @@ def _splits(
 def _languages(name: str, kind: str, rows: int) -> tuple[Split, ...]:
     """Return a file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
     return tuple(
-        Split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False, optional=True)
+        Split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False)
         for language in TEST_LANGUAGES["XNLI"]
     )
 
@@ -67,7 +62,6 @@ def _xnli(file: str) -> tuple[str, ...]:
 _XNLI = ("sentence1", "sentence2", "gold_label")
 _PAIR = ("sentence1", "sentence2")
 _MRPC = "#1 ID|#2 ID|#1 String|#2 String"
-_MRPC_LABELLED = tuple(f"Quality|{_MRPC}".split("|"))
 _STS = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
 _MNLI = (
     "index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
@@ -99,11 +93,6 @@ _TASKS = (
         ("#1 String", "#2 String"),
         "Quality",
         _BINARY,
-        otherwise=(  # Microsoft's files, which GLUE splits by a list of pairs
-            Split("train", ("MRPC/msr_paraphrase_train.txt",), _MRPC_LABELLED, 4076, listed=False),
-            Split("valid", ("MRPC/msr_paraphrase_train.txt",), _MRPC_LABELLED, 4076, listed=True),
-            Split("test", ("MRPC/msr_paraphrase_test.txt",), _MRPC_LABELLED, 1725, labelled=False),
-        ),
     ),
     Task("STS-B", _splits("STS-B", f"{_STS}|score", _STS, (5749, 1500, 1379)), _PAIR, "score", scale=5.0),
     Task(
@@ -163,7 +152,7 @@ _TASKS = (
     Task(
         "XNLI",  # MNLI's training data, tested in 15 languages
         (
-            Split("train", ("MNLI/train.tsv",), _MNLI_TRAIN, 392702, borrowed=True),
+            Split("train", ("MNLI/train.tsv",), _MNLI_TRAIN, 392702),
             Split("valid", _xnli("dev-en"), _XNLI, 2490, header=False),
             *_languages("valid", "dev", 2490),
             *_languages("test", "test", 5010),
