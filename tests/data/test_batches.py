@@ -1,17 +1,12 @@
 """Facts that batches carry for the host: masked positions, numbers of examples, whether there are pairs."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from fairseq.data import IdDataset, RightPadDataset
-from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from hypothesis import given
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from tests.models.small import small_dictionary
-from tests.samples import write_dictionary
 from tupe.data.batches import Batches, MaskedBatches, has_pairs
 from tupe.position import segment_ids
 
@@ -77,14 +72,3 @@ def test_a_masked_separator_still_separates():
     source = [[BOS, 7, 5, EOS, 6, EOS]]
     data = batches(MaskedBatches, source, [[PAD, PAD, EOS, PAD, PAD, PAD]])
     assert data.collater([data[0]])["pairs"] is True
-
-
-def test_batches_of_fairseqs_task_carry_them(tmp_path):
-    write_dictionary(tmp_path / "dict.txt", [f"word{number}" for number in range(9)])
-    cfg = OmegaConf.structured(MaskedLMConfig(data=str(tmp_path), tokens_per_sample=9, seed=1))
-    task = MaskedLMTask.setup_task(cfg)
-    source, target = Rows(WORDS), RightPadDataset(Rows(WORDS), pad_idx=PAD)
-    source.sizes = torch.tensor(source.sizes)
-    source.size = source.num_tokens = SimpleNamespace
-    data = task._regular_dataset(source, target)
-    assert "masked_tokens" in data.collater([data[0], data[1]])

@@ -102,7 +102,7 @@ def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
 @pytest.fixture
 def small_batches(monkeypatch):
     """Of some documents each, and hashes in several slices."""
-    monkeypatch.setattr(corpus, "BATCH", 4000)
+    monkeypatch.setattr(corpus, "BATCH", 3)
     monkeypatch.setattr(duplicates, "SLICE", 50)
 
 
@@ -226,11 +226,6 @@ def test_short_lines_are_joined_and_no_word_is_lost(lines):
     assert " ".join(joined) == " ".join(lines)
     assert all(len(line.split()) >= SHORT for line in joined[:-1])
     assert all(len(line.split()) < 3 * SHORT for line in joined)
-
-
-def test_a_heading_and_its_sentence():
-    sentence = " ".join(["word"] * SHORT)
-    assert join(["History.", sentence, sentence, "End."]) == [f"History. {sentence}", sentence, "End."]
 
 
 def test_a_language_without_spaces_has_words_too():

@@ -1,6 +1,5 @@
 """`tupe prepare-glue`: what fairseq's sentence prediction reads is what the GLUE files say."""
 
-import dataclasses
 import json
 import shutil
 
@@ -83,22 +82,6 @@ def test_folders_say_what_the_files_say(name, made, prepared):
         assert Dictionary.load(str(made / name / "label/dict.txt")).symbols[4:] == list(task.classes)
     assert (made / name / "input1").exists() == (len(task.texts) == 2)
     assert (made / name / "input0/dict.txt").read_bytes() == corpus.dictionary.read_bytes()
-
-
-def test_fairseq_reads_them(made):
-    from types import SimpleNamespace
-
-    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
-
-    for name, classes in (("STS-B", 1), ("MNLI", 3)):
-        config = SentencePredictionConfig(data=str(made / name), num_classes=classes, init_token=0, separator_token=2)
-        config = SimpleNamespace(**{**dataclasses.asdict(config), "regression_target": classes == 1, "seed": 1})
-        task = SentencePredictionTask.setup_task(config)
-        for split in ("train", "valid", *(("valid1",) if name == "MNLI" else ())):
-            task.load_dataset(split)
-            batch = task.dataset(split).collater([task.dataset(split)[i] for i in range(8)])
-            assert len(batch["target"]) == 8
-            assert batch["net_input"]["src_tokens"].max() < len(task.source_dictionary)
 
 
 def test_malformed_rows_through_the_whole_command(download, prepared, tmp_path, capsys):

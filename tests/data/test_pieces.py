@@ -4,14 +4,12 @@ import unicodedata
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.conftest import LINES
 from tupe.data.manifest import Manifest
 from tupe.data.questions import Encoder
-from tupe.data.tokenizers import UNKNOWN_NUMBER
 from tupe.util import UserError
 
 TRICKY = [
@@ -57,21 +55,6 @@ def test_any_text(encoder, text):
     check(encoder, text)
 
 
-@pytest.mark.parametrize("text", [*LINES.values(), *TRICKY[:-3]])
-def test_the_second_way_agrees(text, encoder, corpus):
-    """The normalised text is its pieces in a row, and each of its characters has an offset."""
-    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "sentencepiece.bpe.model"))
-    clean = encoder._clean(text)[0]
-    if clean != text:
-        return
-    _, offsets = model.normalize(text, with_offsets=True)
-    ends = np.cumsum([0, *map(len, model.encode(text, out_type=str))])
-    pieces = encoder(text)
-    filled = (np.diff(np.array(offsets)[ends]) > 0) & (pieces.begin < pieces.end)
-    assert pieces.begin[filled].tolist() == np.array(offsets)[ends[:-1]][filled].tolist()
-    assert pieces.end[filled].tolist() == np.array(offsets)[ends[1:]][filled].tolist()
-
-
 @pytest.mark.parametrize(
     ("context", "answer"),
     [
@@ -94,10 +77,6 @@ def test_an_answer_is_within_its_pieces(context, answer, encoder):
     shorter = context[pieces.begin[first] + len(answer) + 3 : pieces.end[last]]
     assert answer not in shorter
     assert first == 0 or pieces.end[first - 1] <= begin or pieces.begin[first - 1] == pieces.begin[first]
-
-
-def test_a_text_that_spells_mask_has_none(encoder):
-    assert UNKNOWN_NUMBER in encoder.numbers("the <mask> house")
 
 
 def test_a_corpus_whose_cleaning_changed_words_is_refused(prepared):

@@ -46,14 +46,6 @@ def test_every_question_is_there(corpus, tmp_path, capsys):
     assert (tmp_path / "out/valid/questions.json").read_bytes() == path.read_bytes()
 
 
-def test_processes_change_nothing(corpus, tmp_path):
-    path = write_json(tmp_path / "x.json", squad(*((f"{LINES['en']} {i}", [(f"q{i}", "?", "sea")]) for i in range(40))))
-    prepare(corpus, tmp_path / "one", f"train={path}")
-    assert main(["prepare-qa", f"train={path}", str(corpus), str(tmp_path / "two"), "--workers", "2"]) == 0
-    for file in (tmp_path / "one/train").iterdir():
-        assert file.read_bytes() == (tmp_path / "two/train" / file.name).read_bytes(), file.name
-
-
 def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
     path, out = write_json(tmp_path / "x.json", GOOD), tmp_path / "out"
     prepare(corpus, out, f"train={path}")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.data import text
-from tupe.data.text import LANGUAGES, PROFILES, STAGES, Sentences, TextProcessing, mark, repair, tokeniser, unescape
+from tupe.data.text import LANGUAGES, PROFILES, Sentences, TextProcessing, mark, repair, tokeniser, unescape
 
 pytest.importorskip("spacy")
 pytest.importorskip("sacremoses")
@@ -32,14 +32,6 @@ def test_sentencepiece_profile_leaves_text_as_it_is():
     processing = TextProcessing(PROFILES["sentencepiece"], "xx")
     assert processing.line("“Don’t!” see www.a.org/b") == "“Don’t!” see www.a.org/b"
     assert processing.document(["One two. Three Four."], Counter()) == ["One two.", "Three Four."]
-
-
-def test_a_stage_that_is_off_does_nothing():
-    for stage in STAGES:
-        without = [name for name in PROFILES["paper"] if name != stage]
-        counts = Counter()
-        TextProcessing(without, "en").document(["“A” www.a.org. B c"], counts)
-        assert counts[f"{stage}: changed"] == counts[f"{stage}: added"] == 0
 
 
 @settings(deadline=None)

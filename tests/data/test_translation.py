@@ -2,14 +2,11 @@
 
 import gzip
 import json
-import shutil
-import signal
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.tokenizers import open_tokenizer
 from tupe.data.translation import Settings, _is_kept
@@ -97,10 +94,6 @@ def test_escaped_text_is_characters(text, prepare, tmp_path):
     assert dictionary.string(item, "sentencepiece") == plain
 
 
-def tree(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_again_it_is_there_and_other_inputs_are_refused(options, text, prepare, tmp_path, capsys):
     assert prepare(*options) == 0
     assert not (tmp_path / "out/work").exists()
@@ -112,17 +105,6 @@ def test_again_it_is_there_and_other_inputs_are_refused(options, text, prepare, 
     text("train", *pairs(41))
     assert prepare(*options) == 1
     assert "out was begun with files = " in capsys.readouterr().err
-
-
-def test_killed_at_any_file_it_goes_on(options, prepare, tmp_path):
-    assert prepare(*options) == 0
-    whole = tree(tmp_path / "out")
-    command = ["prepare-translation", "en", "de", tmp_path / "out", "--vocab-size", "60", *options, "--workers", 1]
-    for at in (0, 3, 8):
-        shutil.rmtree(tmp_path / "out")
-        assert run_killed(command, at, "all") == -signal.SIGKILL
-        assert prepare(*options, "--workers", 1 + at % 2) == 0
-        assert tree(tmp_path / "out") == whole
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,6 @@ def test_a_piece_counts_where_it_has_most_around_it(pieces, capacity, data):
     assert counts.sum() == pieces
 
 
-def test_a_long_context_needs_little():
-    assert maximum_context(300_000, 400, 128).sum() == 300_000
-
-
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(1, 8), st.integers(0, 2**32 - 1))
 def test_the_best_spans_are_those_of_all(places, longest, number, seed):
     random = np.random.default_rng(seed)

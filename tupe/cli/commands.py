@@ -109,7 +109,7 @@ def prepare_corpus(
     stages, usual = PROFILES[name], LANGUAGES[name]
     if shared and shared.imported and not profile:  # as the model read its text
         name, stages, usual = IMPORTED, shared.settings.stages, shared.settings.language
-    for stage in {*also, *without} - STAGES.keys():
+    for stage in {*also, *without} - {*STAGES}:
         raise UserError(f"'{stage}' is not a stage. Choose from {', '.join(STAGES)}.")
     chosen = {*stages, *also} - {*without}
     settings = Settings(
@@ -406,8 +406,8 @@ def qa_score(
     from tupe.data.scores import tokens
 
     result, said = score_files(reference, predictions, tokens(rules, language))
-    for sentence in said:
-        print(f"warning: {sentence}", file=sys.stderr)
+    if said:
+        print(f"warning: {said}", file=sys.stderr)
     print(json.dumps(result))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, NestedDictionaryDataset, data_utils
+from fairseq.data import Dictionary, FairseqDataset, NestedDictionaryDataset
 from torch import Tensor
 
 LENGTH_WINDOW = "in training: sort by length within windows of this many batches, for less padding; 0: never"
@@ -60,42 +60,6 @@ class LengthWindows(FairseqDataset):
             window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
             in_windows += with_last_batch(super().batch_by_size(window, *args, **kwargs), window)
         return in_windows
-
-
-class TextWindows(LengthWindows, Sized):
-    """Windows of the texts of a split, `name`; `cfg` has the `length_window` and the `seed` of their order in training.
-
-    `split_number` tells the split from the others of its task.
-    """
-
-    def __init__(self, cfg: Any, name: str, dictionary: Dictionary, split_number: int) -> None:
-        super().__init__()
-        self._cfg, self.name, self._dictionary, self.split_number = cfg, name, dictionary, split_number
-        self.training = name == "train"
-        self.length_window = cfg.length_window if self.training else 0
-
-    def ordered_indices(self) -> np.ndarray:
-        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
-        if not self.training:
-            return np.argsort(self.sizes, kind="stable")
-        with data_utils.numpy_seed(self._cfg.seed):
-            return np.random.permutation(len(self))
-
-    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a batch of the samples' `source`; empty without any, where batches do not divide among processes."""
-        if not samples:
-            return {}
-        sources = [sample["source"] for sample in samples]
-        lengths = [len(source) for source in sources]
-        return {
-            "id": torch.tensor([sample["id"] for sample in samples]),
-            "net_input": {
-                "src_tokens": data_utils.collate_tokens(sources, self._dictionary.pad()),
-                "src_lengths": torch.tensor(lengths),
-            },
-            "nsentences": len(samples),
-            "ntokens": sum(lengths),
-        }
 
 
 class Batches(NestedDictionaryDataset):

@@ -24,7 +24,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -36,13 +35,13 @@ from tupe.data.documents import Input, documents_of
 from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
 from tupe.data.manifest import NAME, Manifest, Settings
-from tupe.data.parallel import Map, pool
+from tupe.data.parallel import Map, batches, pool
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
 from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, sha256, write_json
 
 SPLITS = ("train", "valid")
-BATCH = 1 << 18  # characters of text that a process gets at a time
+BATCH = 32  # documents that a process gets at a time
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
 RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare, a line with a larger share of them is dropped
@@ -68,6 +67,7 @@ def prepare(
     with run_folder(out, {**asdict(settings), "inputs": identities}):
         if not (out / NAME).exists():
             _processing(settings.stages, settings.language)  # raises here if a package is missing
+
             work = out / "work"
             with pool(workers) as map_:
                 was_read = read(work, inputs)
@@ -75,9 +75,11 @@ def prepare(
                 cleaned = clean(work, settings, map_)
                 model = vocabulary(out, settings, shared)
                 encoded, data = encode(out, settings, model, map_)
+
                 files = sorted(file for end in ("*.bin", "*.idx", model.name, DICTIONARY) for file in out.rglob(end))
                 names = (str(file.relative_to(out)) for file in files)
                 checksums = dict(zip(names, map_(sha256, files)))
+
             counts = {name: {**was_read[name], **cleaned[name], **encoded[name]} for name in was_read}
             Manifest(out, settings, checksums, identities, data, counts).write()
         shutil.rmtree(out / "work", ignore_errors=True)
@@ -100,8 +102,7 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
             names = ("lines", "documents", "lengths")
             line_hashes, document_hashes, lengths = (stack.enter_context((folder / name).open("wb")) for name in names)
 
-            bar = stack.enter_context(_bar("read"))
-            for one in inputs:
+            for one in tqdm(inputs, "read", disable=None, unit=" files"):
                 found = counts.setdefault(one.language, Counter())
                 with (folder / f"text.{one.language}").open("ab") as text:
                     for lines in documents_of(one.path, one.book):
@@ -109,7 +110,7 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
                         line_hashes.write(hashes)
                         document_hashes.write(hashlib.blake2b(hashes, digest_size=8).digest())
                         lengths.write(np.int64(len(lines)).tobytes())
-                        bar.update(text.write(_as_text(lines)))
+                        text.write(_as_text(lines))
                         found.update(lines=len(lines), documents=1)
 
             write_json(folder / "counts.json", counts)
@@ -158,14 +159,13 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
                 own = slice(first, first := first + was_read["documents"])
                 held = held_out(hashes[own], again[own], settings.valid_documents)
                 counts[language] = did = Counter()
-                documents = zip(_documents(work / f"read/text.{language}", "clean"), begins[own], again[own], held)
-
-                kept = _kept(documents, lines_again, did)
+                texts = tqdm(_documents(work / f"read/text.{language}"), "clean", len(held), disable=None)
+                kept = _kept(zip(texts, begins[own], again[own], held), lines_again, did)
                 with ExitStack() as stack:
                     files = {
                         split: stack.enter_context((folder / f"{split}.{language}").open("wb")) for split in SPLITS
                     }
-                    for cleaned, places, numbers, more in map_(partial(_clean, settings), _batches(kept)):
+                    for cleaned, places, numbers, more in map_(partial(_clean, settings), batches(kept, BATCH)):
                         np.add.at(words, places, numbers)
                         did.update(more)
                         for split, lines in cleaned:
@@ -235,6 +235,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
     if shared:
         shutil.copyfile(shared.dictionary, out / DICTIONARY)
         return shutil.copyfile(shared.model, out / shared.model.name)
+
     if not (out / MODEL).exists():
         files = {path: path.stat().st_size for path in sorted((out / "work/clean").glob("train.*"))}
         size = sum(files.values())
@@ -246,6 +247,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
         sample = (line for path, share in zip(files, shares.tolist()) for line in _sample(path, share))
         lower_case = "lower-case" in settings.stages
         tokenizers.train(sample, out / MODEL, settings.vocab_size, settings.model_type, lower_case)
+
     tokenizers.write_dictionary(out / MODEL, out / DICTIONARY)
     return out / MODEL
 
@@ -270,6 +272,7 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
 
     symbols = len(read_symbols(out / DICTIONARY))
     counts = {}
+
     turns = {"train": itertools.cycle(range(len(shards))), "valid": itertools.repeat(0)}
     for language in read_json(cleaned / "counts.json"):
         counts[language] = Counter()
@@ -277,15 +280,17 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
             text = cleaned / f"{split}.{language}"
             if not text.stat().st_size:
                 continue
+
             prefixes = [out / shard / language / split for shard in (shards if split == "train" else shards[:1])]
             with ExitStack() as stack:
                 for prefix in prefixes:
                     remove_parts(prefix.parent)  # of a process that was killed
                 add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
-                encode_ = partial(_encode, settings, model, split)
-                for documents, more in map_(encode_, _batches(_documents(text, "encode"))):
+
+                documents = tqdm(_documents(text), "encode", disable=None)
+                for encoded, more in map_(partial(_encode, settings, model, split), batches(documents, BATCH)):
                     counts[language].update(more)
-                    for document in documents:
+                    for document in encoded:
                         shard = next(turn)
                         for sequence in document:
                             add[shard](sequence)
@@ -299,6 +304,7 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
     """Encode documents: each is its lines, none of more than `max_tokens`, and an empty line, which end in `</s>`."""
     tokenizer, counts, documents = _tokenizer(model), Counter(), []
     rare = _rare_words(model.parent / "work/clean/rare.npy")
+
     for lines in batch:
         if "drop-rare-words" in settings.stages:
             in_words = ((line, line.split()) for line in lines)
@@ -360,53 +366,29 @@ def _as_text(lines: list[str]) -> bytes:
     return ("\n".join(lines) + "\n\n").encode(**_UTF8)
 
 
-def _documents(path: Path, step: str = "") -> Iterator[list[str]]:
-    """Yield the documents in a file between two steps; a `step` is shown with its progress."""
-    with path.open(newline="\n", **_UTF8) as file, _bar(step, path.stat().st_size) as bar:
-        lines: list[str] = []
+def _documents(path: Path) -> Iterator[list[str]]:
+    """Yield the documents in a file between two steps."""
+    lines: list[str] = []
+    with path.open(newline="\n", **_UTF8) as file:
         for line in file:
             if line != "\n":
                 lines.append(line[:-1])
             else:
                 yield lines
                 lines = []
-                bar.update(file.buffer.tell() - bar.n)
-
-
-def _bar(step: str, total: int | None = None) -> tqdm:
-    """Return a bar with MB/s and the time left; in a log, a line a minute."""
-    interval = 0.2 if sys.stderr.isatty() else 60
-    return tqdm(desc=step, total=total, unit="B", unit_scale=True, mininterval=interval, disable=not step)
-
-
-def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:
-    """Return documents in lists of some `BATCH` characters; a document is its lines, or a tuple that ends in them."""
-    batch, size = [], 0
-    for document in documents:
-        batch.append(document)
-        size += sum(map(len, document[-1] if isinstance(document, tuple) else document))
-        if size >= BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def report(manifest: Manifest) -> Iterator[str]:
-    """Yield what was read, what each stage changed, removed and added, what is left, and each language's share of it.
+    """Yield what each language had, what each stage changed, removed and added, and what is left.
 
-    Lines read, less those removed, with those added, are the lines that are left.
+    Lines, less those removed, with those added, are the lines of the two splits.
     """
-    total = Counter()
-    for counts in manifest.counts.values():
-        total.update(counts)
-    yield from (f"{name:<40}{number:>14,}" for name, number in total.items())
-
     for language, counts in manifest.counts.items():
-        tokens, unknown = counts["train tokens"], counts["train unknown tokens"]
-        yield f"{language or 'train'}: {tokens:,} tokens, {100 * unknown / max(tokens, 1):.2f}% unknown"
+        yield from (f"{language:<8}{name:<40}{number:>14,}" for name, number in counts.items())
 
-    symbols, most = manifest.settings.vocab_size, total["train tokens"] // _TOKENS_A_SYMBOL
+    symbols = manifest.settings.vocab_size
+    most = sum(counts["train tokens"] for counts in manifest.counts.values()) // _TOKENS_A_SYMBOL
     if symbols > most:
         yield f"warning: most of {symbols:,} symbols are hardly ever seen. Add text, or use --vocab-size {most}."
+
     yield f"data: {':'.join(str(manifest.folder / folder) for folder in manifest.data)}"

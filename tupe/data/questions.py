@@ -31,7 +31,7 @@ from tupe.data.documents import open_packed
 from tupe.data.manifest import Manifest
 from tupe.data.parallel import Map, batches
 from tupe.data.scores import Tokens, scores
-from tupe.data.text import KEEP_WHITE_SPACE, REPAIR, STAGES, mark, repaired
+from tupe.data.text import KEEP_WHITE_SPACE, LINE_STAGES, REPAIR, mark, repaired
 from tupe.data.tokenizers import UNKNOWN_NUMBER, Pieces, read_symbols
 from tupe.util import UserError, atomic, read_json, run_folder, sha256, write_json
 
@@ -89,14 +89,14 @@ def _question(item: dict[str, Any]) -> Question:
     return Question(str(item["id"]), item["question"], tuple(answer for answer in answers if answer.text))
 
 
-def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float] | None:
+def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
     """Compute `exact_match` and `f1` like the official scripts: means over all questions, in percent.
 
-    A question without a prediction counts 0. Returns `None` if no question has an answer.
+    A question without a prediction counts 0. Without any answer there are no scores.
     """
     questions = [question for paragraph in paragraphs for question in paragraph.questions]
     if not any(question.answers for question in questions):
-        return None
+        return {}
     found = [
         scores(predictions[question.id], (answer.text for answer in question.answers), of)
         for question in questions
@@ -108,23 +108,16 @@ def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Token
     }
 
 
-def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], list[str]]:
-    """Return the scores of `{id: text}` in a file of JSON, and warnings about ids in only one of the two files.
-
-    Raises:
-        UserError: no question has an answer.
+def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], str]:
+    """Return the scores of `{id: text}` in a file of JSON, and what to say if predictions are missing.
+    Without any answer there are no scores.
     """
     paragraphs, predicted = read(reference), read_packed_json(predictions)
     ids = {question.id for paragraph in paragraphs for question in paragraph.questions}
-    result = score(paragraphs, predicted, of)
-    if result is None:
-        raise UserError(f"No question of {reference} has an answer. Its publisher may keep the answers back.")
-    warnings = []
+    said = ""
     if missing := ids - predicted.keys():
-        warnings.append(f"{len(missing)} question(s) have no prediction and count 0, such as {min(missing)}")
-    if others := predicted.keys() - ids:
-        warnings.append(f"{len(others)} prediction(s) have no question, such as {min(others)}")
-    return result, warnings
+        said = f"{len(missing)} question(s) have no prediction and count 0, such as {min(missing)}"
+    return score(paragraphs, predicted, of), said
 
 
 class Encoder:
@@ -139,7 +132,7 @@ class Encoder:
 
     def __init__(self, corpus: Manifest) -> None:
         stages = corpus.settings.stages
-        if any(STAGES[name].line and name != REPAIR for name in stages):
+        if any(name in LINE_STAGES and name != REPAIR for name in stages):
             raise UserError(
                 f"The text processing of {corpus.folder} changes words, so answers cannot be found in the text. "
                 "Prepare the corpus with --profile sentencepiece."
@@ -199,6 +192,7 @@ def prepare(
             about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": own}
             if not (out / split).exists():
                 _prepare_split(split, path, corpus, about, out / split, map_)
+
             reports[split] = report = read_json(out / split / REPORT)
             if (report["sha256"], report["language"]) != (about["sha256"], own):
                 raise UserError(
@@ -221,16 +215,19 @@ def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, st
         add = {name: stack.enter_context(writer(folder / name, size)) for name, size in sizes.items()}
         encoded = chain.from_iterable(map_(partial(_encode, corpus.folder), batches(paragraphs, _BATCH)))
         bar = tqdm(encoded, split, len(paragraphs), leave=False, disable=None, unit=" paragraphs")
+
         for place, (context, questions) in enumerate(bar):
             for name, values in zip(("context", "begin", "end"), context):
                 add[name](values)
             counts["pieces"] += len(context.numbers)
             counts["unknown pieces"] += int((context.numbers == UNKNOWN_NUMBER).sum())
+
             for (pieces, target, reason), number in zip(questions, numbers):
                 counts[reason or "questions with a target"] += 1
                 if not reason or split != "train":
                     add["question"](pieces)
                     examples.append((number, place, *target))
+
         np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
         write_json(folder / REPORT, {**about, "kept": len(examples), "counts": counts})
 

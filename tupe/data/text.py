@@ -1,14 +1,13 @@
 """Text processing before SentencePiece, the same for a corpus and for the tasks that are fine-tuned on it.
 
-`STAGES` lists the stages in the order in which they run; `PROFILES` chooses from them.
+`STAGES` are in the order in which they run; `PROFILES` chooses from them.
 """
 
 import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from html.entities import html5
 from itertools import chain
@@ -138,53 +137,40 @@ class Sentences:
         return [sentence for sentences in found for one in sentences if (sentence := one.strip())]
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A stage of the cleaning. One with neither function needs the whole corpus: `tupe.data.corpus` has it."""
-
-    help: str  # for the command line
-    # makes, for a language, a function from a line to a line; an empty line is removed
-    line: Callable[[str], Callable[[str], str]] | None = None
-    # makes, for a language, a function from the lines of a document to other lines
-    document: Callable[[str], Callable[[list[str]], list[str]]] | None = None
-    paper: bool = True  # whether the profile `paper` has it
-    sentencepiece: bool = True  # whether the profile `sentencepiece` has it
-
-
-#: The stage for tokenizers whose pieces have white space in them, such as byte-level ones.
-KEEP_WHITE_SPACE = "keep-white-space"
 REPAIR = "repair-characters"
-STAGES = {
-    "deduplicate-documents": Stage("drop documents that came before"),
-    "deduplicate-lines": Stage("drop lines that came before, in any document"),
-    REPAIR: Stage("repair broken UTF-8, drop control characters", lambda _: repair),
-    KEEP_WHITE_SPACE: Stage("without repair-characters, leave white space as it is", paper=False, sentencepiece=False),
-    "special-tokens": Stage(
-        "URLs, e-mail addresses and file names become special tokens", lambda _: special_tokens, sentencepiece=False
-    ),
-    "normalise-punctuation": Stage("quotes, dashes and spaces as Moses", punctuation, sentencepiece=False),
-    "split-sentences": Stage("one sentence a line, by spaCy's rules", document=Sentences),
-    "tokenise": Stage("split off punctuation as Moses", tokeniser, sentencepiece=False),
-    "lower-case": Stage("lower-case", lambda _: str.lower, sentencepiece=False),
-    "drop-rare-words": Stage("drop lines with too many rare words", sentencepiece=False),
-    "join-short-sentences": Stage("join a short sentence and the next"),
+#: Without `repair-characters`, for tokenizers whose pieces have white space in them, such as byte-level ones.
+KEEP_WHITE_SPACE = "keep-white-space"
+#: The stages from a line to a line, which is removed if it is empty, and from lines to lines; made for a language.
+LINE_STAGES = {
+    REPAIR: lambda _: repair,
+    "special-tokens": lambda _: special_tokens,
+    "normalise-punctuation": punctuation,
+    "tokenise": tokeniser,
+    "lower-case": lambda _: str.lower,
 }
+DOCUMENT_STAGES = {"split-sentences": Sentences}
 PROFILES = {
-    profile: [name for name, stage in STAGES.items() if getattr(stage, profile)]
-    for profile in ("paper", "sentencepiece")
+    "paper": (
+        *("deduplicate-documents", "deduplicate-lines", REPAIR, "special-tokens", "normalise-punctuation"),
+        *("split-sentences", "tokenise", "lower-case", "drop-rare-words", "join-short-sentences"),
+    ),
+    "sentencepiece": (
+        *("deduplicate-documents", "deduplicate-lines", REPAIR, "split-sentences", "join-short-sentences"),
+    ),
 }
+#: All stages in their order; `tupe.data.corpus` has those that need the whole corpus.
+STAGES = (*PROFILES["paper"], KEEP_WHITE_SPACE)
 LANGUAGES = {"paper": "en", "sentencepiece": "xx"}  # of the rules
 
 
 class TextProcessing:
     """The stages that need no more than a document, with the rules of a language; other `STAGES` are passed over."""
 
-    def __init__(self, stages: Iterable[str], language: str) -> None:
-        chosen = {*stages}
+    def __init__(self, stages: Sequence[str], language: str) -> None:
         # what takes the place of `repair-characters` where that is off
-        self._line = {REPAIR: keep_white_space if KEEP_WHITE_SPACE in chosen else mark}
-        self._line |= {name: stage.line(language) for name, stage in STAGES.items() if name in chosen and stage.line}
-        self._document = {name: s.document(language) for name, s in STAGES.items() if name in chosen and s.document}
+        self._line = {REPAIR: keep_white_space if KEEP_WHITE_SPACE in stages else mark}
+        self._line |= {name: make(language) for name, make in LINE_STAGES.items() if name in stages}
+        self._document = {name: make(language) for name, make in DOCUMENT_STAGES.items() if name in stages}
 
     def line(self, text: str) -> str:
         """Apply the stages that go from a line to a line to a text; the result may be empty."""

@@ -22,7 +22,7 @@ from tupe.data.manifest import NAME
 from tupe.data.parallel import Map, batches
 from tupe.data.text import unescape
 from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, train, write_dictionary
-from tupe.util import UserError, read_json, run_folder, sha256, write_json
+from tupe.util import read_json, run_folder, sha256, write_json
 
 _BATCH = 1000  # pairs that a process gets at a time
 
@@ -51,7 +51,8 @@ def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_:
         What `manifest.json` has: `settings`, `files` with the checksums of what was read, and `splits` with counts.
 
     Raises:
-        UserError: if two files have different numbers of lines, or if `out` was begun with other files or settings.
+        UserError: `out` was begun with other files or settings.
+        ValueError: two files have different numbers of lines.
     """
     splits = {
         f"{split}{number or ''}": [_find(prefix, language) for language in settings.languages]
@@ -62,6 +63,7 @@ def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_:
     with run_folder(out, {**asdict(settings), "files": files}):
         if not (out / NAME).exists():
             _vocabulary(out, splits["train"], settings)
+
             counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
             record = {"settings": asdict(settings), "files": files, "splits": counts}
             write_json(out / NAME, record)
@@ -75,15 +77,8 @@ def _find(prefix: str, language: str) -> Path:
 
 
 def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Yield the lines of two files in parallel; each run of white space is one space, `&apos;` an apostrophe.
-
-    Raises:
-        UserError: the files have different numbers of lines.
-    """
-    for pair in itertools.zip_longest(_lines(source), _lines(target)):
-        if None in pair:
-            raise UserError(f"{source} and {target} have different numbers of lines.")
-        yield pair
+    """Yield the lines of two files in parallel; each run of white space is one space, `&apos;` an apostrophe."""
+    return zip(_lines(source), _lines(target), strict=True)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -116,12 +111,14 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
         languages = "-".join(settings.languages)
         prefixes = [out / f"{name}.{languages}.{language}" for language in settings.languages]
         add = [stack.enter_context(writer(prefix, settings.vocab_size)) for prefix in prefixes]
+
         texts = [out / "text" / f"{name}.{language}" for language in settings.languages if name != "train"]
         texts = [stack.enter_context(text.open("w", encoding="utf-8")) for text in texts]
 
         for batch, encoded in map_(partial(_encode, out / MODEL), batches(bar, _BATCH)):
             for text, lines in zip(texts, zip(*batch)):
                 text.writelines(f"{line}\n" for line in lines)
+
             for pair in encoded:
                 counts["pairs"] += 1
                 if name == "train" and not _is_kept(*map(len, pair), settings):

@@ -1,21 +1,19 @@
 """Windows of contexts that are too long for a model: fairseq's dataset of those of a split, and where pieces count."""
 
-import logging
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tupe.data.batches import TextWindows
+from tupe.data.batches import LengthWindows, Sized
 from tupe.data.questions import EXAMPLES, QUESTIONS, REPORT, Paragraph, Question, read
 from tupe.data.scores import scores, tokens
 from tupe.util import read_json
 
-logger = logging.getLogger(__name__)
 SPECIAL = 4  # at most: <s> question </s> </s> context </s>
 
 
@@ -62,20 +60,25 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     return counts
 
 
-class QuestionWindows(TextWindows):
+class QuestionWindows(LengthWindows, Sized):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     `tupe prepare-qa` made the split's `folder`. `cfg` has `max_positions`, `max_query`, `doc_stride`,
     `windows_without_answer`, `length_window` and `seed`. One or two `separators` stand between question and context.
+    `split_number` tells the split from the others of its task.
     """
 
     def __init__(
         self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0, separators: int = 2
     ) -> None:
-        super().__init__(cfg, folder.name, dictionary, split_number)
+        super().__init__()
+        self.name, self.training, self.split_number = folder.name, folder.name == "train", split_number
+        self.length_window = cfg.length_window if self.training else 0
+        self._cfg, self._dictionary = cfg, dictionary
         self._folder, self._separators = folder, separators
         report = read_json(folder / REPORT)
         self.tokens = tokens(report["rules"], report["language"])
+
         self._context, self._question = (self._indexed(name) for name in ("context", "question"))
         self._begins, self._ends = map(self._indexed, ("begin", "end"))
 
@@ -91,12 +94,6 @@ class QuestionWindows(TextWindows):
         first, last = (side[self._example] - self._start for side in target)
         whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
         self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
-
-        lost = len(examples) - len(np.unique(self._example[whole]))
-        logger.info(
-            f"{self.name}: {len(examples):,} questions in {len(whole):,} windows; {lost:,} questions without a whole "
-            "answer in any window"
-        )
 
         if self.training and str(cfg.windows_without_answer) == "drop":
             for name in ("_example", "_start", "_length", "_target"):
@@ -125,6 +122,7 @@ class QuestionWindows(TextWindows):
         if not self.training:
             pieces = int(self._context.sizes[self._place[example]])
             counts = maximum_context(pieces, int(self._capacity[example]), self._cfg.doc_stride)
+
             place = self._place[example]
             filled = (self._begins[place] < self._ends[place]).numpy()[start : start + length]
             item["may_begin"] = np.flatnonzero(counts[start // self._cfg.doc_stride][:length] & filled) + begin
@@ -135,18 +133,34 @@ class QuestionWindows(TextWindows):
         """Return where the context begins in a window."""
         return int(self._asked[self._example[index]]) + self._separators + 1
 
-    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, are the places of answers."""
-        batch = super().collater(samples)
-        if not batch:
-            return batch
+    def ordered_indices(self) -> np.ndarray:
+        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
+        if not self.training:
+            return np.argsort(self.sizes, kind="stable")
+        with data_utils.numpy_seed(self._cfg.seed):
+            return np.random.permutation(len(self))
 
-        batch["pairs"] = True
-        batch["target"] = torch.from_numpy(np.stack([sample["target"] for sample in samples]))
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a batch; empty without samples, where batches do not divide among processes.
+
+        In evaluation `may_begin` and `may_end`, bool `(B, T)`, are the places of answers.
+        """
+        if not samples:
+            return {}
+        sources = [sample["source"] for sample in samples]
+        lengths = [len(source) for source in sources]
+        tokens = data_utils.collate_tokens(sources, self._dictionary.pad())
+        batch = {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(lengths)},
+            "nsentences": len(samples),
+            "ntokens": sum(lengths),
+            "pairs": True,
+            "target": torch.from_numpy(np.stack([sample["target"] for sample in samples])),
+        }
         if not self.training:
             batch["split"] = self.split_number
-            shape = batch["net_input"]["src_tokens"].shape
-            batch["may_begin"], batch["may_end"] = torch.zeros(2, *shape, dtype=torch.bool)
+            batch["may_begin"], batch["may_end"] = torch.zeros(2, *tokens.shape, dtype=torch.bool)
             for row, sample in enumerate(samples):
                 batch["may_begin"][row, sample["may_begin"]] = True
                 batch["may_end"][row, slice(*sample["context"])] = True
@@ -170,6 +184,7 @@ class QuestionWindows(TextWindows):
         """Return the characters of the original context that tokens `first` to `last` of a window stand for."""
         place = self._place[self._example[window]]
         context = self.paragraphs[place].context
+
         shift = int(self._start[window]) - self._begin(window)
         begin, end = int(self._begins[place][first + shift]), int(self._ends[place][last + shift])
         return context[begin:end].strip()

@@ -44,7 +44,7 @@ def predict_answers(
         predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
         write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
         write_json(path, predictions)
-        result[path] = score(windows.paragraphs, predictions, windows.tokens) or {}
+        result[path] = score(windows.paragraphs, predictions, windows.tokens)
     return result
 
 

@@ -40,11 +40,14 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[Row]
     with path.open("rb") as file:
         if split.header and (found := fields_of(file.readline())) != list(split.columns):
             raise UserError(f"{path} has the columns {', '.join(found)[:200]}, not {', '.join(split.columns)}.")
+
         for line in file:
             values = fields_of(line)
             whole = len(values) == len(split.columns)
             fields = dict(zip(split.columns, values)) if whole else dict.fromkeys(split.columns, "")
+
             label = _label(fields, task) if split.labelled else None
+
             if split.labelled and label is None:
                 counts["dropped"] += 1
             else:
@@ -56,6 +59,7 @@ def _label(fields: dict[str, str], task: Task) -> str | None:
     """Return the class of a row, or its score in [0, 1]; `None` if it has none of the task."""
     label = fields[task.label]
     label = dict(task.synonyms).get(label, label)
+
     if task.scale is None:
         return label if label in task.classes else None
     try:
@@ -93,10 +97,12 @@ def prepare(tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, map_
     found = [(task, files_of(task, glue)) for task in tasks]  # all, before the first is written
     for task, files in found:
         folder = out / task.name
+
         named = {
             split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()
         }
         made_of = {"files": named, **corpus.described()}
+
         content = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
         if content.get("made_of") != made_of:
             with atomic(folder, overwrite=bool(content)) as part:
@@ -104,6 +110,7 @@ def prepare(tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, map_
                 _write_dictionaries(part, task, corpus)
                 content = {"task": asdict(task), "made_of": made_of, "splits": splits}
                 write_json(part / MANIFEST, content)
+
         for split in files:
             numbers = ", ".join(f"{number:,} {what}" for what, number in content["splits"][split.name].items())
             published = f"; the published file has {split.rows:,}" if split.rows else ""
@@ -121,6 +128,7 @@ def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest,
     with ExitStack() as stack:
         add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
         add_label = stack.enter_context(_labels(folder / "label" / split.name, task)) if split.labelled else None
+
         for batch in map_(partial(_encode, corpus.folder), batches(bar, _BATCH)):
             for texts, label in batch:
                 for add_text, tokens in zip(add, texts):
