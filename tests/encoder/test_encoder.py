@@ -23,7 +23,7 @@ def attended(model, tokens):
     """What each layer's attention takes, of a padded batch."""
     encoder = model.encoder.sentence_encoder
     terms = encoder.terms(tokens.shape[1], encoder.segments(tokens))
-    return [group for (group,) in encoder.attended(terms, PADDED, encoder.embed_tokens(tokens))]
+    return [group for (group,) in encoder.attention_inputs(terms, PADDED, encoder.embed_tokens(tokens))]
 
 
 def counted(owner, method):

@@ -43,10 +43,10 @@ def test_one_dropout_for_both_parts_of_the_value(shaw):
 
 def test_values_hide_padding_and_the_future(shaw):
     query, key, value = heads()
-    hidden = torch.arange(7) >= torch.tensor([[7], [4]])
-    changed = value.masked_fill(hidden[:, None, :, None], 9.0)
+    padding = torch.arange(7) >= torch.tensor([[7], [4]])
+    changed = value.masked_fill(padding[:, None, :, None], 9.0)
     for causal in (False, True):
-        one, other = (shaw.eval().attend(query, key, v, Terms(7), None, hidden, causal) for v in (value, changed))
+        one, other = (shaw.eval().attend(query, key, v, Terms(7), None, padding, causal) for v in (value, changed))
         assert torch.equal(one, other)
     changed = torch.cat((value[:, :, :5], 9 * value[:, :, 5:]), 2)
     one, other = (shaw.attend(query, key, v, Terms(7), None, None, True) for v in (value, changed))

@@ -164,7 +164,7 @@ def test_dropout_is_drawn_for_tokens_alone(build, batch):
 )
 @pytest.mark.parametrize("known", [True, False])
 def test_places(batch, make, known):
-    """Tokens are put where they were, each sequence in one group, and a group's padding is hidden."""
+    """Tokens are put where they were, each sequence in one group, and a group's padding is padding."""
     padding = batch.eq(1)
     tokens = make(padding, int(padding.logical_not().sum()) if known else None)
     side_by_side = tokens.unpad(batch)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.linalg import matrix_rank
 
 from tupe.analysis.figure import Matrices, colour, folded, new_figure
-from tupe.encoder.layer import Attended, SelfAttention
+from tupe.encoder.layer import AttentionInputs, SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.position import DisentangledRelative, Terms
 
@@ -37,9 +37,9 @@ def layer_logits(encoder: Encoder, tokens: Tensor) -> list[Tensor]:
     return found
 
 
-def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttention, Tensor, Attended]]:
+def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttention, Tensor, AttentionInputs]]:
     """Return the attention of each layer with its arguments."""
-    found: list[tuple[SelfAttention, Tensor, Attended]] = []
+    found: list[tuple[SelfAttention, Tensor, AttentionInputs]] = []
     stack = encoder.double().sentence_encoder
     with contextlib.ExitStack() as hooks:
         for attention in (layer.self_attn for layer in stack.layers):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tupe.attention.biased import takes_parts
 from tupe.attention.packed import takes_packed
 from tupe.encoder.build import build_position_bias, build_segment_attention, embedding_width
-from tupe.encoder.layer import Attended, Layer, run_layer
+from tupe.encoder.layer import AttentionInputs, Layer, run_layer
 from tupe.encoder.unpadded import Tokens, packed, without_padding
 from tupe.layers import Dropout, Linear, is_traced
 from tupe.position.absolute import PositionTable
@@ -42,7 +42,7 @@ class EncoderBase(nn.Module):
             embed_tokens: token embeddings, with `padding_idx`.
             eos: index of the separator `</s>`, which tells the segments apart.
             layer: class of the layers.
-            options: what its constructor takes after `args` and the number of products in the logit.
+            options: extra positional arguments of `layer`.
         """
         width, embedding_dim, eps = args.encoder_embed_dim, embedding_width(args), args.layer_norm_eps
         self.num_heads, self.head_dim = args.encoder_attention_heads, width // args.encoder_attention_heads
@@ -51,7 +51,7 @@ class EncoderBase(nn.Module):
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
         self.eos, self.pair_separators = eos, args.pair_separators
         #: Whether kernels may compute the bias from its parts: no layer adds to it, and its keys are all positions.
-        self.in_parts = not (args.relative in ("shaw", "deberta") or args.linformer_k or self.window)
+        self.allows_parts = not (args.relative in ("shaw", "deberta") or args.linformer_k or self.window)
         self.layers_share = args.sharing == "layer"
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
@@ -66,24 +66,24 @@ class EncoderBase(nn.Module):
         self.layers = nn.ModuleList(layer(args, num_terms, *options) for _ in range(args.encoder_layers))
         self.layer_norm = nn.LayerNorm(width, eps) if args.encoder_normalize_before else nn.Identity()
 
-    def tokens(self, hidden: Tensor, num_tokens: int | None = None, padded: bool = False) -> Tokens:
-        """Find the tokens of a batch; where padding is to be computed too, or `padded`, they are all its slots.
+    def tokens(self, padding: Tensor, num_tokens: int | None = None, padded: bool = False) -> Tokens:
+        """Find the tokens of a batch: all its slots if `padded` or if padding is not removed.
 
-        `hidden` `(B, T)` is true at padding, and `num_tokens` is the number of the others, if it is known. Unless
+        `padding` `(B, T)` is true at padding, and `num_tokens` is the number of the others, if it is known. Unless
         `unpad` is `always`, a caller that does not know it gets features at padding too.
         """
-        on_cpu = hidden.device.type == "cpu"
-        if num_tokens == hidden.numel():
+        on_cpu = padding.device.type == "cpu"
+        if num_tokens == padding.numel():
             return PADDED
-        if num_tokens is None and on_cpu and not is_traced() and not hidden.any():  # a GPU would have to be waited for
+        if num_tokens is None and on_cpu and not is_traced() and not padding.any():  # on a GPU `any()` would wait
             return PADDED
-        few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * hidden.numel()
-        if padded or is_traced() or hidden.is_meta or not {"auto": few, "always": True, "never": False}[self.unpad]:
-            return Tokens(hidden)
+        few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * padding.numel()
+        if padded or is_traced() or padding.is_meta or not {"auto": few, "always": True, "never": False}[self.unpad]:
+            return Tokens(padding)
         dtype = compute_dtype(next(self.layers.parameters()))
-        if self.in_parts and takes_packed(self.attention_backend, hidden.device, dtype, self.head_dim):
-            return packed(hidden, num_tokens)
-        return without_padding(hidden, num_tokens, self.num_heads if on_cpu and not self.compile_layers else None)
+        if self.allows_parts and takes_packed(self.attention_backend, padding.device, dtype, self.head_dim):
+            return packed(padding, num_tokens)
+        return without_padding(padding, num_tokens, self.num_heads if on_cpu and not self.compile_layers else None)
 
     def segments(self, src_tokens: Tensor) -> Tensor | None:
         """Tell which of `src_tokens` `(B, T)` are in segment 1: `(B, T)`, bool; `None` for a model without segments."""
@@ -101,11 +101,11 @@ class EncoderBase(nn.Module):
         x = x if self.embed_scale == 1 else self.embed_scale * x
         if self.input_positions is not None:
             positions = self.input_positions(end)[first:]
-            x = x + (positions if tokens.places is None else F.embedding(tokens.places % end, positions))
+            x = x + (positions if tokens.places is None else F.embedding(tokens.places % tokens.shape[1], positions))
         if self.input_segments is not None:
             x = x + self.input_segments(tokens.unpad(segments))
         x = self.embedding_projection(self.dropout(self.layernorm_embedding(x)))
-        return x if tokens.hidden is None or tokens.places is not None else x.masked_fill(tokens.hidden[..., None], 0)
+        return x if tokens.padding is None or tokens.places is not None else x.masked_fill(tokens.padding[..., None], 0)
 
     def terms(self, length: int, segments: Tensor | None = None, pairs: bool | None = None) -> Terms:
         """Compute the position terms of all layers; `pairs` tells whether any sequence has two `segments`, if known."""
@@ -114,15 +114,15 @@ class EncoderBase(nn.Module):
             return terms
         if is_traced():
             pairs = True
-        elif pairs is None or self.pair_separators == 1:  # a caller's `pairs` counts on two separators
+        elif pairs is None or self.pair_separators == 1:  # a caller's `pairs` assumes two separators
             pairs = bool(segments.any())  # this waits for a GPU, but saves it much more time
-        segments = segments if pairs else segments[:1, :1]  # without a second segment, one cell is that of all
+        segments = segments if pairs else segments[:1, :1]  # one id stands for every token
         return terms._replace(segment=self.segment_attention(), segments=segments)
 
     def run(self, x: Tensor, tokens: Tokens, terms: Terms, keep: bool = False) -> tuple[Tensor, list[Tensor] | None]:
         """Run the layers; return the features, and with `keep` the states before and after each layer."""
         states = [x] if keep else None
-        for layer, groups in zip(self.layers, self.attended(terms, tokens, x)):
+        for layer, groups in zip(self.layers, self.attention_inputs(terms, tokens, x)):
             x = self.run_layer(layer, x, tokens, groups)
             if states is not None:
                 states.append(x)
@@ -132,15 +132,15 @@ class EncoderBase(nn.Module):
         """Call `layer(*inputs)` by the fields `compile` and `checkpoint_activations`."""
         return run_layer(layer, *inputs, compile=self.compile_layers, recompute=self.checkpoint_activations)
 
-    def attended(self, terms: Terms, tokens: Tokens, x: Tensor) -> Iterator[tuple[Attended, ...]]:
+    def attention_inputs(self, terms: Terms, tokens: Tokens, x: Tensor) -> Iterator[tuple[AttentionInputs, ...]]:
         """Yield for each layer what its attention takes for each group of `tokens`; `x` is the layers' input."""
         groups, dtype = tokens.groups or (tokens,), compute_dtype(x)
         by_layer = [terms] if self.layers_share else terms.split(len(self.layers))
         for own in by_layer:
-            attended = tuple(self.attended_by(group, own, dtype) for group in groups)
-            yield from itertools.repeat(attended, len(self.layers) // len(by_layer))
+            inputs = tuple(self.group_inputs(group, own, dtype, x) for group in groups)
+            yield from itertools.repeat(inputs, len(self.layers) // len(by_layer))
 
-    def attended_by(self, group: Tokens, terms: Terms, dtype: torch.dtype) -> Attended:
+    def group_inputs(self, group: Tokens, terms: Terms, dtype: torch.dtype, x: Tensor) -> AttentionInputs:
         """Return the terms of a group, rounded to the layers' type, and their bias."""
         if group.shape is not None:
             if group.shape[1] < terms.length:
@@ -148,12 +148,14 @@ class EncoderBase(nn.Module):
             if terms.segments is not None and terms.segments.numel() > 1:
                 terms = terms._replace(segments=terms.segments[group.rows])
         device = self.embed_tokens.weight.device
-        if self.in_parts and takes_parts(self.attention_backend, terms, device, dtype, self.head_dim):
-            return Attended(group, terms.rounded(dtype), terms)
+        if self.allows_parts and takes_parts(self.attention_backend, terms, device, dtype, self.head_dim):
+            if terms.segments is not None:  # one cell of all tokens, where no sequence has a second segment
+                terms = terms._replace(segments=terms.segments.expand(group.shape or x.shape[:2]))
+            return AttentionInputs(group, terms.rounded(dtype), terms)
         bias = terms.dense()
         if self.window:
             bias = hide_far(bias, self.window, terms.length, device)
-        return Attended(group, terms.rounded(dtype), None if bias is None else bias.to(dtype))
+        return AttentionInputs(group, terms.rounded(dtype), None if bias is None else bias.to(dtype))
 
 
 class Encoder(EncoderBase):
@@ -184,7 +186,7 @@ class Encoder(EncoderBase):
             pairs: whether any sequence has two segments, if the caller knows it; `None` to look.
 
         Returns:
-            The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
+            The features `(B, T, d)`, meaningless at padding, and the `L + 1` padding states `(B, T, d)` or `None`.
 
         Raises:
             ValueError: for a sequence longer than `max_positions`.

@@ -33,7 +33,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Attended(NamedTuple):
+class AttentionInputs(NamedTuple):
     """Sequences that attend at one length, and what positions add there.
 
     Attributes:
@@ -73,7 +73,7 @@ class Attention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # B T d -> B H T d_h
 
     def part(self, x: Tensor, rows: slice) -> Tensor:
-        """Compute some columns of `x (W^Q, W^K, W^V)`, using only those `rows` of the weight."""
+        """Compute only these output features of `x (W^Q, W^K, W^V)`."""
         if isinstance(self.qkv_proj, Linear):
             return self.qkv_proj(x, rows)
         return self.qkv_proj(x)[..., rows]  # an adapter, which takes no rows
@@ -88,7 +88,7 @@ class Attention(nn.Module):
     def with_terms(
         self, query: Tensor, key: Tensor, terms: Terms, bias: Tensor | Terms | None
     ) -> tuple[Tensor, Tensor, Tensor | Terms | None]:
-        """Add the terms that meet the content: return query, key and bias for logits `scale query key^T + bias`."""
+        """Add what meets the content; return query, key and bias for logits `scale query key^T + bias`."""
         if terms.content_query is not None:
             query, key = query + terms.content_query, key + terms.content_key
         if self.relative is not None:
@@ -103,7 +103,7 @@ class Attention(nn.Module):
         value: Tensor,
         terms: Terms,
         bias: Tensor | Terms | None,
-        hidden: Tensor | None,
+        padding: Tensor | None,
         causal: bool = False,
     ) -> Tensor:
         """Attend with position terms, before `W^O`.
@@ -111,8 +111,8 @@ class Attention(nn.Module):
         Args:
             query: `(B, H, T, d_h)`.
             key, value: `(B, H, m, d_h)`.
-            terms, bias: see `Attended`.
-            hidden: `(B, m)`, true at padding.
+            terms, bias: see `AttentionInputs`.
+            padding: `(B, m)`, true at padding.
             causal: whether a query sees only keys up to its own position.
 
         Returns:
@@ -120,21 +120,21 @@ class Attention(nn.Module):
         """
         query, key, bias = self.with_terms(query, key, terms, bias)
         if self.relative is not None and self.relative.value is not None:
-            out = self.attend_with_values(query, key, value, bias, hidden, causal)
+            out = self.attend_with_values(query, key, value, bias, padding, causal)
         else:
             out = biased_attention(
-                query, key, value, bias, key_padding_mask=hidden, scale=self.scale, dropout_p=self.dropout,
+                query, key, value, bias, key_padding_mask=padding, scale=self.scale, dropout_p=self.dropout,
                 training=self.training, causal=causal, backend=self.backend,
             )  # fmt: skip
         return out.transpose(1, 2).flatten(2)  # B H T d_h -> B T d
 
     def attend_with_values(
-        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, hidden: Tensor | None, causal: bool
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, padding: Tensor | None, causal: bool
     ) -> Tensor:
-        """Compute `sum_j w_ij (v_j + a^V[j - i])` (Shaw et al., eq. 3), whose weights no fused kernel returns."""
+        """Compute `sum_j w_ij (v_j + a^V[j - i])` (Shaw et al., eq. 3), without a fused kernel."""
         with no_autocast(query.device):
             bias = hide_future(query, key, bias) if causal else bias
-            weights = attention_weights(query, key, bias, hidden, self.scale)
+            weights = attention_weights(query, key, bias, padding, self.scale)
             weights = dropout(weights, self.dropout, self.training)
             out = weights @ at_least_float32(value) + self.relative.weighted_values(weights)
         return out.to(query.dtype)
@@ -154,7 +154,7 @@ class SelfAttention(Attention):
             self.relative = DisentangledRelative()
         self.projection = LengthProjection(args.max_positions, args.linformer_k) if args.linformer_k else None
 
-    def forward(self, x: Tensor, tokens: Tokens, groups: tuple[Attended, ...]) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, groups: tuple[AttentionInputs, ...]) -> Tensor:
         """Attend within each sequence of `x`, `(B, T, d)` or without padding `(N, d)`; return the same shape."""
         out = []
         for (group, terms, bias), *parts in zip(groups, *(tokens.split(part) for part in self.project(x))):
@@ -162,20 +162,20 @@ class SelfAttention(Attention):
                 out.append(self.attend_packed(parts[0], group, terms, bias))
                 continue
             parts = [group.pad(part) for part in parts]  # n 3d -> b t 3d
-            query, key, value = self.heads(parts, terms.rotation, group.hidden)  # b H t d_h
-            hidden = group.hidden if self.projection is None else None
-            out.append(group.unpad(self.attend(query, key, value, terms, bias, hidden)))  # b t d -> n d
+            query, key, value = self.heads(parts, terms.rotation, group.padding)  # b H t d_h
+            padding = group.padding if self.projection is None else None
+            out.append(group.unpad(self.attend(query, key, value, terms, bias, padding)))  # b t d -> n d
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
     def project(self, x: Tensor) -> tuple[Tensor, ...]:
         """Project each token: `x (W^Q, W^K, W^V)`, or with Linformer `x W^Q` and `x`."""
         return (self.qkv_proj(x),) if self.projection is None else (self.part(x, slice(x.shape[-1])), x)
 
-    def heads(self, projected: Sequence[Tensor], rotation: Tensor | None, hidden: Tensor | None) -> tuple[Tensor, ...]:
+    def heads(self, projected: Sequence[Tensor], rotation: Tensor | None, padding: Tensor | None) -> tuple[Tensor, ...]:
         """Split the output of `project`, `(B, T, ...)`, into queries, keys and values, `(B, H, T or k, d_h)` each."""
         if self.projection is not None:
             query, x = projected
-            return self.in_heads(query), *self.key_value(self.projection(x, hidden))  # B T d -> B k d -> B H k d_h
+            return self.in_heads(query), *self.key_value(self.projection(x, padding))  # B T d -> B k d -> B H k d_h
         return tuple(part.transpose(1, 2) for part in self.split_heads(projected[0], rotation))
 
     def split_heads(self, qkv: Tensor, rotation: Tensor | None) -> tuple[Tensor, ...]:
@@ -198,7 +198,7 @@ class SelfAttention(Attention):
             bias = bias._replace(segments=bias.segments.flatten()[group.places])  # b t -> n
         out = packed_attention(
             query, key, value, bias, cu_seqlens=group.cu_seqlens, max_length=group.shape[1],
-            key_padding_mask=group.hidden, scale=self.scale, dropout_p=self.dropout, training=self.training,
+            key_padding_mask=group.padding, scale=self.scale, dropout_p=self.dropout, training=self.training,
             backend=self.backend,
         )  # fmt: skip
         return out.flatten(1)  # n H d_h -> n d
@@ -217,10 +217,10 @@ class LengthProjection(nn.Module):
         nn.init.normal_(self.weight, std=max_positions**-0.5)  # E x has the scale of x
         fit_positions(self, "weight", 1)
 
-    def forward(self, x: Tensor, hidden: Tensor | None) -> Tensor:
-        """Compute `E x`, `(B, k, d)`, of `x` `(B, T, d)`; `hidden` `(B, T)` is true at padding."""
-        if hidden is not None:
-            x = x.masked_fill(hidden.unsqueeze(-1), 0)
+    def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
+        """Compute `E x`, `(B, k, d)`, of `x` `(B, T, d)`; `padding` `(B, T)` is true at padding."""
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0)
         return take(self.weight, x.shape[1]) @ x
 
 

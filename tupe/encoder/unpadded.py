@@ -22,16 +22,16 @@ class Tokens(NamedTuple):
     """The tokens of `B` sequences: `(B, T)` slots, or without padding the `N` tokens alone.
 
     Attributes:
-        hidden: `(B, T)`, true at padding; `None` where there is none.
+        padding: `(B, T)`, true at padding; `None` where there is none.
         shape: `(B, T)`; of a padded batch `None`, as is `places`.
         places: `(N,)`, the index of each token among the `B * T` slots.
         groups: the tokens of the sequences that attend at one length, in the order of the tokens; empty for `self`.
         rows: `(B,)`, of a group: its rows of the batch.
-        cu_seqlens: `(B + 1,)`, for `packed_attention`: the index of each sequence's first token, then `N`. `hidden` is
+        cu_seqlens: `(B + 1,)`, for `packed_attention`: the index of each sequence's first token, then `N`. `padding` is
             then `(N,)`.
     """
 
-    hidden: Tensor | None = None
+    padding: Tensor | None = None
     shape: tuple[int, int] | None = None
     places: Tensor | None = None
     groups: tuple[Tokens, ...] = ()
@@ -42,7 +42,7 @@ class Tokens(NamedTuple):
         """Turn `(N, ...)` into `(B, T, ...)`, zero at padding; return a padded batch as it is."""
         if self.places is None:
             return x
-        if self.hidden is not None or self.groups:
+        if self.padding is not None or self.groups:
             x = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:]).index_put((self.places,), x)
         return x.unflatten(0, self.shape)
 
@@ -51,7 +51,7 @@ class Tokens(NamedTuple):
         if self.places is None:
             return x
         x = x.flatten(0, 1)
-        return x if self.hidden is None and not self.groups else x.index_select(0, self.places)
+        return x if self.padding is None and not self.groups else x.index_select(0, self.places)
 
     def split(self, x: Tensor) -> tuple[Tensor, ...]:
         """Split `x` `(N, ...)` into the tokens of each group."""
@@ -99,7 +99,7 @@ def without_padding(padding: Tensor, num_tokens: int | None, num_heads: int | No
 def packed(padding: Tensor, num_tokens: int | None) -> Tokens:
     """Make one group for `packed_attention`, longest sequences first, with the arguments of `without_padding`.
 
-    Padding before a sequence's last token counts as a token, as collaters count it; the group's `hidden` hides it.
+    Padding before a sequence's last token counts as a token, as collaters count it; the group's `padding` hides it.
     """
     batch, length = padding.shape
     column = torch.arange(length, device=padding.device)

@@ -36,7 +36,7 @@ class PositionBias(nn.Module):
     Args:
         absolute: a module that maps a length to two factors, such as `UntiedAbsolute`.
         relative: a module that maps distances to values, such as `BucketedRelative`.
-        reset: `Reset`; it needs a term to reset, with a key for each position.
+        reset: `Reset`; it needs `absolute` or `relative`, whose product is a bias with a key for each position.
         cross: add the factors of `absolute` to the projected content instead of their product to the logits, so that
             attention computes `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, 4.3).
         rotation: `Rotary`, which rotates queries and keys (RoPE).
@@ -62,6 +62,8 @@ class PositionBias(nn.Module):
         assert not isinstance(relative, UntiedAbsolute), "UntiedAbsolute is an absolute term: it scales the content too"
         heads = {getattr(part, "num_heads", 1) for part in (absolute, relative, reset)} - {1}
         assert len(heads) < 2, f"the terms have {heads} heads"
+        resettable = not cross and getattr(absolute, "num_keys", None) is None
+        assert reset is None or resettable, "the reset needs a term without cross terms and mixtures of keys"
         self.absolute, self.relative, self.reset = absolute, relative, reset
         self.rotation, self.embeddings = rotation, embeddings
         self.cross = cross
@@ -71,7 +73,7 @@ class PositionBias(nn.Module):
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-        # Carries the device of terms without parameters, and float64. Without elements, no device can lose its values.
+        # Carries the device of terms without parameters, and float64. Empty, so leaving the meta device loses nothing.
         self.register_buffer("anchor", torch.empty(0), persistent=False)
         self.has_parameters = any(True for _ in self.parameters())
         self._kept: tuple[list, list, Terms] = ([], [], Terms())
@@ -79,22 +81,22 @@ class PositionBias(nn.Module):
     def compute(self, length: int) -> Terms:
         """Compute the terms of `length` positions, a pure function of the parameters."""
         check_length(length, self.max_positions)
-        like, made = at_least_float32(self.anchor), {}
-        place = torch.arange(-length, length + 1, device=like.device)
+        like, parts = at_least_float32(self.anchor), {}
+        distances = torch.arange(-length, length + 1, device=like.device)
         with no_autocast(like.device):
             if self.absolute is not None:
-                made["query"], made["key"] = in_float32(self.absolute, length)
+                parts["query"], parts["key"] = in_float32(self.absolute, length)
             if self.cross:  # not their product: each joins its side of the content's
-                made = {"content_query": made["query"] / self.absolute.scale, "content_key": made["key"]}
+                parts = {"content_query": parts["query"] / self.absolute.scale, "content_key": parts["key"]}
             if self.relative is not None:
-                made["relative"] = in_float32(self.relative, place[1:-1])
+                parts["relative"] = in_float32(self.relative, distances[1:-1])
             if self.reset is not None:
-                made["theta"] = in_float32(self.reset, self.absolute)
+                parts["theta"] = in_float32(self.reset, self.absolute)
             if self.rotation is not None:
-                made["rotation"] = self.rotation(place[length:-1].to(like.dtype))
+                parts["rotation"] = self.rotation(distances[length:-1].to(like.dtype))
             if self.embeddings is not None:
-                made["distances"] = in_float32(self.embeddings, place)
-        return Terms(length, **made)
+                parts["distances"] = in_float32(self.embeddings, distances)
+        return Terms(length, **parts)
 
     def forward(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> Terms:
         """Return the terms of `length` queries, from position `query_offset` on, and of the first `num_keys` keys.
@@ -121,9 +123,9 @@ class PositionBias(nn.Module):
         return terms if whole else terms.slice(length, num_keys, query_offset)
 
     def keeps(self, tensors: list[Tensor]) -> bool:
-        """Tell whether terms may be kept: not with gradients, and not where the parameters are in other hands.
+        """Tell whether terms may be kept: not with gradients, and not where a wrapper holds the parameters.
 
-        A replica of `nn.DataParallel` and a flattened module have no parameters. Tensors of inference count no changes.
+        DataParallel and FSDP are such wrappers. Inference tensors have no version counter.
         """
         if self.training or torch.is_grad_enabled() or is_traced():
             return False
@@ -132,7 +134,7 @@ class PositionBias(nn.Module):
 
     def kept(self, length: int, tensors: list[Tensor]) -> Terms:
         """Return the terms of at least `length` positions, computed only if `tensors` have changed since."""
-        state = [(t.data_ptr(), t.dtype, t._version) for t in tensors]
+        state = [(t.data_ptr(), t.device, t.dtype, t._version) for t in tensors]
         if self._kept[0] != state or self._kept[2].length < length:
             longer = min(1 << (length - 1).bit_length(), self.max_positions)  # rising lengths compute a few times
             with torch.inference_mode(False), torch.no_grad():

@@ -24,7 +24,7 @@ class Terms(NamedTuple):
         first: position of the first query.
         query: `(H, n, r)`, scaled.
         key: `(H, m, r)`.
-        relative: `(H, n + m - 1)`, one value for each distance `j - i`, from the last query to the first key on.
+        relative: `(H, n + m - 1)`, one value for each distance `j - i`; the first is from the last query to key 0.
         theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; see `reset_cls`.
         segment: `(H, 2, 2)`, DIET's `E_S`.
         segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.

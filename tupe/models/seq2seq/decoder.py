@@ -64,7 +64,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         x = stack.embed(stack.embed_tokens(prev_output_tokens[:, first:]), first=first)
         own = stack.position_bias(length - first, query_offset=first)
         cross = self.cross_position(length - first, encoder_out.features.shape[1], first)
-        both = (stack.attended(terms, Tokens(), x) for terms in (own, cross))
+        both = (stack.attention_inputs(terms, Tokens(), x) for terms in (own, cross))
         for layer, (position,), (cross_position,), state in zip(stack.layers, *both, states):
             x = stack.run_layer(layer, x, position, cross_position, encoder_out, state)
         return stack.layer_norm(x), {"attn": [None]}

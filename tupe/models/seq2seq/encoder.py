@@ -27,7 +27,7 @@ class Seq2SeqEncoder(FairseqEncoder):
         tokens = self.stack.tokens(padding)
         x = self.stack.embed(self.stack.embed_tokens(tokens.unpad(src_tokens)), tokens)
         x, _ = self.stack.run(x, tokens, self.stack.terms(src_tokens.shape[1]))
-        return Source(tokens.pad(x), None if tokens.hidden is None else padding)
+        return Source(tokens.pad(x), None if tokens.padding is None else padding)
 
     def reorder_encoder_out(self, encoder_out: Source, new_order: Tensor) -> Source:
         """See `Source.reorder`."""

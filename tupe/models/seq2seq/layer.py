@@ -5,7 +5,7 @@ from argparse import Namespace
 import torch
 from torch import Tensor, nn
 
-from tupe.encoder.layer import Attended, Attention, Layer, SelfAttention
+from tupe.encoder.layer import Attention, AttentionInputs, Layer, SelfAttention
 from tupe.models.seq2seq.source import Source
 
 #: Tensors that a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`,
@@ -18,7 +18,7 @@ class CausalSelfAttention(SelfAttention):
 
     bidirectional = False
 
-    def forward(self, x: Tensor, position: Attended, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, position: AttentionInputs, state: State | None = None) -> Tensor:
         """Attend from `x` `(N, T, d)` to itself and to the positions in `state`, which gets those of `x`."""
         query, key, value = self.heads(self.project(x), position.terms.rotation, None)  # N H T d_h
         if state is not None:
@@ -33,7 +33,7 @@ class CausalSelfAttention(SelfAttention):
 class CrossAttention(Attention):
     """Attention of the target to the source."""
 
-    def forward(self, x: Tensor, position: Attended, source: Source, state: State | None = None) -> Tensor:
+    def forward(self, x: Tensor, position: AttentionInputs, source: Source, state: State | None = None) -> Tensor:
         """Attend from `x` `(N, T, d)` to the source, whose keys and values `state` keeps."""
         query = self.query(x)
         if state is None:
@@ -73,8 +73,8 @@ class DecoderLayer(Layer):
     def forward(
         self,
         x: Tensor,
-        position: Attended,
-        cross_position: Attended,
+        position: AttentionInputs,
+        cross_position: AttentionInputs,
         source: Source,
         state: State | None = None,
     ) -> Tensor:
