@@ -105,6 +105,13 @@ def test_attention_that_takes_parts_is_the_same_model(build, pairs, name, fields
         torch.testing.assert_close(found, wanted)
 
 
+def test_kernels_get_the_segment_of_every_token(build, tokens, monkeypatch):
+    """Also where one cell would do, since no sequence has a second segment."""
+    monkeypatch.setattr(module, "takes_parts", lambda *_: True)
+    terms = attended(build("diet_abs_tiny"), tokens)[0].bias
+    assert terms.segments.shape == tokens.shape and not terms.segments.any()
+
+
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
