@@ -68,7 +68,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     """
     opened = open_checkpoint(checkpoint)
     if isinstance(opened.config, ElectraConfig):
-        raise UserError(f"{checkpoint} has two networks. Export what `tupe export-electra` makes of it.")
+        raise UserError(f"{checkpoint} has two networks. Export what `tupe convert electra` makes of it.")
     opened.check_classes(data)
     model, fairseq_task = opened.model(data)
     head = labels = None
