@@ -288,7 +288,7 @@ def test_a_wrong_block_fails(recorder, tmp_path):
 
 #: Page -> the test that runs its Python blocks, which need more than there is here.
 ELSEWHERE = {  # exported folders
-    "docs/transformers.md": "tests/checkpoints/test_card.py",
+    "docs/transformers.md": "tests/hf/test_card.py",
     "docs/tutorial.md": "tests/end_to_end/test_tutorial.py",
 }
 #: Blocks that are not run, by a word of theirs: what they import is used in this test.

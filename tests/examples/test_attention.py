@@ -41,9 +41,6 @@ sys.meta_path[:] = map(Finder, sys.meta_path)
 sys.path.insert(0, "")
 runpy.run_path("examples/attention.py")
 import tupe.attention, tupe.position
-for module in (tupe.attention, tupe.position):
-    for name in module.__all__:
-        getattr(module, name)
 """
 
 

@@ -118,9 +118,9 @@ def _order_heads(new: TupeLanguageModelEncoder, logits: Tensor) -> Tensor:
 
     Returns the logits in the same order.
     """
-    term = new.sentence_encoder.position_bias.relative
-    if new.args.absolute == "none" and term is not None and not list(term.parameters()):
-        places = centred(term(logits.shape[-1])).flatten(1)
+    position = new.sentence_encoder.position_bias
+    if new.args.absolute == "none" and position.relative is not None and not position.has_parameters:
+        places = centred(position.compute(logits.shape[-1]).bias).flatten(1)
         orders = torch.stack([closest(places, layer.flatten(1)) for layer in logits])
     else:
         orders = agreeing_heads(logits)
@@ -143,7 +143,8 @@ def _fit_shaw(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequ
         (_, wanted), (queries, found) = (words_of(layer, x[number]) for layer, x in zip((theirs, ours), states))
         logits, attention = centred(wanted - found), ours.self_attn
         fit_shaw(attention.relative, queries, logits, attention.scale)
-        values = centred(attention.relative(queries.mean(0, keepdim=True), attention.scale)[0])
+        mean = queries.mean(0, keepdim=True)
+        values = centred(attention.relative(mean, mean, attention.scale)[0])  # of as many keys
         held_by += shares(logits.unsqueeze(0), values.unsqueeze(0))
     return held_by
 
@@ -155,8 +156,9 @@ def _of_cross(
     """Compute the logits of the positions of BERT-A^d, `(L, H, n, n)`, by their queries and the mean one of words."""
     inner = new.sentence_encoder
     terms = inner.position_bias.compute(positions.hidden.shape[1])
+    by_layer = (x.unflatten(0, (len(inner.layers), -1)) for x in (terms.content_query, terms.content_key))
     values = []
-    for layer, (query, key) in enumerate(zip(*(x.unflatten(0, (len(inner.layers), -1)) for x in terms[1:3]))):
+    for layer, (query, key) in enumerate(zip(*by_layer)):
         attention = old.sentence_encoder.layers[layer].self_attn
         width = positions.mean.shape[-1]
         words = attention.qkv_proj.weight[:width] @ positions.mean[layer] + attention.qkv_proj.bias[:width]
