@@ -17,7 +17,7 @@ from tests.commands import ROOT
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
     "analysis": 1115, "attention": 1830, "checkpoints": 2165, "cli": 1390, "criterions": 595, "data": 2415,
-    "encoder": 705, "finetune": 905, "hf": 1430, "models": 1690, "optim": 410, "patches": 1135,
+    "encoder": 705, "finetune": 905, "hf": 1213, "models": 1690, "optim": 410, "patches": 1135,
     "position": 1295, "tasks": 413, "": 680,
 }  # fmt: skip
 #: Lines of everything else that is counted.

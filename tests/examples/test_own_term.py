@@ -29,6 +29,23 @@ def test_trained_checked_kept_and_described(used):
     assert "tisa_kernels=3 (given; tupe_tiny has 5)" in printed
 
 
+ELSEWHERE = """
+import sys
+sys.modules.update(dict.fromkeys(("fairseq", "hydra", "omegaconf", "tupe", "own_term", "torchaudio")))
+import torch
+from transformers import AutoModel
+folder = sys.argv[1]
+position = AutoModel.from_pretrained(f"{folder}/exported", trust_remote_code=True).position_bias
+torch.testing.assert_close(position(9).relative, torch.load(f"{folder}/values.pt"))
+"""
+
+
+def test_exported_with_its_code(used, tmp_path):
+    folder, printed = used
+    assert json.loads(printed.splitlines()[-1])["exported"] == 0
+    run("python3", "-c", ELSEWHERE, folder, cwd=tmp_path, PYTHONPATH="", HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+
+
 def test_by_hydra_it_goes_on(used, corpus):
     folder, _ = used
     done = hydra_train(

@@ -35,10 +35,12 @@ with pytest.MonkeyPatch.context() as patch:
     seen["refused"] = str(refused.value)
     patch.setenv("TUPE_USER_DIR", OWN)
     seen["described"] = main(["describe", f"{out}/checkpoint_last.pt"])
+    seen["exported"] = main(["export", f"{out}/checkpoint_last.pt", corpus, f"{out}/exported", "--no-tokenizer"])
 
 check_term("relative", lambda: Tisa(3, tisa_kernels=2))
 position = open_encoder(f"{out}/checkpoint_last.pt").sentence_encoder.position_bias
 with torch.no_grad():
     seen["kept"] = position(9).query.data_ptr() == position(7).query.data_ptr()
     seen["values"] = position(9).relative.shape[1]
+    torch.save(position(9).relative, f"{out}/values.pt")
 print(json.dumps(seen))

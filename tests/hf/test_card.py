@@ -60,8 +60,6 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
         assert "'token_str': " in printed[name]
     for name in ("tupe-base-rte.py", "docs.py"):
         assert re.search("'label': '(not_)?entailment'", printed[name])
-    for name in ("tupe-base-squad.py", "docs.py"):
-        assert printed[name].splitlines()[-1]
-    assert printed["words.py"] == ""
-    assert re.fullmatch(r"torch.Size\(\[1, \d+, \d+\]\)\n", printed["discriminator.py"])
+    assert printed["tupe-base-squad.py"] == printed["words.py"] == ""
+    assert printed["docs.py"].splitlines()[-1] and printed["discriminator.py"].startswith("[[[")
     assert "pipeline_tag: feature-extraction\n" in (tmp_path / "discriminator/README.md").read_text()

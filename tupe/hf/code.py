@@ -1,8 +1,9 @@
 """The files that exported models carry: this package's own, flat, with relative imports."""
 
+import contextlib
 import inspect
 import re
-from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 from torch import nn
@@ -14,7 +15,7 @@ SHIPPED = (
     *sorted((_PACKAGE / "position").glob("*.py")),
     *(_PACKAGE / "attention" / f"{name}.py" for name in ("biased", "factors", "flex", "packed", "reference", "sdpa")),
     *sorted((_PACKAGE / "encoder").glob("[!_]*.py")),
-    *(_PACKAGE / f"{name}.py" for name in ("layers",)),
+    _PACKAGE / "layers.py",
     *(_PACKAGE / "hf" / f"{name}_tupe.py" for name in ("configuration", "modeling")),
 )
 
@@ -37,13 +38,17 @@ def own_terms() -> list[type[nn.Module]]:
     return [term for term in terms if not term.__module__.startswith("tupe.")]
 
 
-def write_code(folder: Path, terms: Iterable[type[nn.Module]] | None = None) -> None:
-    """Write the model code into `folder`, with the files of `terms`, by default all `own_terms`."""
+def write_code(folder: Path) -> None:
+    """Write the model code and its licence into `folder`, with the files of all `own_terms`."""
     for path in SHIPPED:
         (folder / flat(path)).write_text(relative(path.read_text(encoding="utf-8")), encoding="utf-8")
-    for term in own_terms() if terms is None else terms:
+    for term in own_terms():
         name = term.__module__.replace(".", "_")
         code = Path(inspect.getsourcefile(term)).read_text(encoding="utf-8")
         (folder / f"{name}.py").write_text(relative(code), encoding="utf-8")
         with (folder / "position.py").open("a", encoding="utf-8") as registry:
             registry.write(f"\nfrom .{name} import {term.__name__}  # noqa: E402, F401\n")
+    with contextlib.suppress(metadata.PackageNotFoundError):  # the package is on the path, and not installed
+        for file in metadata.files("tupe") or ():
+            if file.name == "LICENSE":
+                (folder / file.name).write_text(file.read_text("utf-8"), encoding="utf-8")

@@ -1,13 +1,6 @@
 """The configuration of an encoder. This file is shipped with exported models: it imports no `tupe`."""
 
-import transformers
 from transformers import PreTrainedConfig
-
-if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14):
-    raise ImportError(
-        f"this model needs transformers >= 5.14, whose attention takes a position bias, but {transformers.__version__} "
-        "is installed: pip install --upgrade transformers"
-    )
 
 #: Field of the plugin -> its name here, where Transformers has a usual one.
 NAMES = {
@@ -23,22 +16,23 @@ NAMES = {
     "max_positions": "max_position_embeddings",
 }
 
-#: Choices that no constructor looks up: with another one the model would lack the term in silence.
-CHOICES = {"reset": ("none", "paper", "release"), "segment": ("none", "input", "per_head")}
-
-#: Fields of older folders that no model reads any more -> the value that changed nothing.
-REMOVED = {
-    "rotary_reset": False,
-    "rotary_scaling": "none",
-    "randomised_positions": 0,
-    "deberta_terms": "c2p+p2c",
-    "deberta_projections": "shared",
-    "deberta_index": "code",
+#: Fields, some of older folders -> the values that are computed: with another the model would lack a term in silence.
+COMPUTED = {
+    "reset": ("none", "paper", "release"),
+    "segment": ("none", "input", "per_head"),
+    "rotary_reset": (False,),
+    "rotary_scaling": ("none",),
+    "randomised_positions": (0,),
+    "deberta_terms": ("c2p+p2c",),
+    "deberta_projections": ("shared",),
+    "deberta_index": ("code",),
 }
 
 
 class TupeConfig(PreTrainedConfig):
     r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
+
+    Fields of one term (`fire_width`, `rotary_base`, ...) are explained where it is computed.
 
     Args:
         absolute: absolute positions: `none`, `input` (added to the words, BERT), `untied` (a correlation of their own),
@@ -50,26 +44,13 @@ class TupeConfig(PreTrainedConfig):
         segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
         sharing: what shares the position terms: `layer` (all layers), `head` (the heads of a layer), or `none`.
         position_rank: width of the `low_rank` factors.
-        shaw_values: whether `shaw` has vectors for the values too.
         linformer_k: keys and values are projected to so many rows; 0 for full attention.
-        relative_buckets, relative_max_distance: of the relative terms; `deberta` clips distances with 0 buckets.
-        relative_sides: of `alibi`: `symmetric` or `learned`.
-        fire_width: hidden units of `fire`.
-        fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
-        rotary_base: of the angles.
-        untied_projection_bias: biases on `U^Q` and `U^K`.
-        encoder_normalize_before: pre-norm layers.
-        no_layernorm_embedding: no layer norm on the input.
-        pooler_act, classifier_dropout: of the classification head.
         pair_separators: between the texts of a pair, `<s> a </s> </s> b </s>` with 2, `<s> a </s> b </s>` with 1.
         linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
-        no_untied_layer_norm: no layer norm on the untied positions.
-        content_terms: scale the content's product as one of so many; 0 for as many as there are.
         embedding_dim: width of the tables of tokens and positions; 0 for `hidden_size`.
         attention_window: attend to tokens at most this far to each side, and to and from [CLS]; 0 for all.
         attention_backend, unpad: how attention is computed, and whether padding is (`auto`, `always`, `never`).
-        compile: fuse the layers' element-wise parts in training.
         checkpoint_activations: use `gradient_checkpointing_enable()` instead.
     """
 
@@ -125,12 +106,10 @@ class TupeConfig(PreTrainedConfig):
 
     def __post_init__(self, **others: object) -> None:
         super().__post_init__(**others)
-        for field, choices in CHOICES.items():  # with another one the model would lack the term in silence
-            if getattr(self, field) not in choices:
-                raise ValueError(f"{field} is {getattr(self, field)!r}, expected one of {', '.join(choices)}")
-        for field, unused in REMOVED.items():
-            if others.get(field, unused) != unused:
-                raise ValueError(f"{field} is {others[field]!r}, which this version no longer computes")
+        for field, computed in COMPUTED.items():
+            value = getattr(self, field, computed[0])
+            if value not in computed:
+                raise ValueError(f"{field} is {value!r}, expected {' or '.join(map(repr, computed))}")
 
 
 __all__ = ["TupeConfig"]

@@ -1,8 +1,7 @@
 """A checkpoint as a folder that Transformers loads, with its model code, compared with the model that it came from."""
 
-import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 import tupe
 from tupe.checkpoints.load import open_checkpoint
+from tupe.data.manifest import NAME, Manifest
 from tupe.data.tokenizers import JSON, MODEL
 from tupe.hf.card import About, card
 from tupe.hf.code import write_code
@@ -19,7 +19,7 @@ from tupe.models.config import ElectraConfig
 from tupe.models.tupe import TupeModel
 from tupe.patches.checkpoints import special_symbols
 from tupe.position.registry import registered_options
-from tupe.util import UserError, atomic, check_new, write_json
+from tupe.util import UserError, atomic, check_new, import_transformers, read_json, write_json
 
 TOLERANCE = 1e-4  # of the largest score
 AUTO_MAP = {
@@ -30,9 +30,9 @@ AUTO_MAP = {
     "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
     "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
 }
-#: Of the task of a model that answers questions: how its contexts are cut, and its answers.
+#: Fields of the task of a model that answers questions.
 WINDOWS = ("doc_stride", "max_query", "max_answer")
-#: Beginning of a parameter's name -> that of `model.safetensors`; the head is in `names_of`.
+#: Beginning of a parameter's name -> that of `model.safetensors`; `renamed` adds the head.
 PREFIXES = {
     "encoder.sentence_encoder.": "tupe.",
     "encoder.lm_head.weight": "lm_head.decoder.weight",
@@ -107,15 +107,14 @@ def config(loaded: Loaded) -> dict[str, Any]:
     from tupe.hf.configuration_tupe import NAMES, TupeConfig
 
     args, task = vars(loaded.model.args), loaded.cfg["task"]
-    known = [*NAMES, *(name for name in args if name in TupeConfig.__dataclass_fields__)]
-    own = [name for name in registered_options() if name in args and name not in known]
+    names = dict.fromkeys([*NAMES, *TupeConfig.__dataclass_fields__, *registered_options()])
     content = {
         "architectures": [f"TupeFor{loaded.kind}"],
         "model_type": "tupe",
         "auto_map": AUTO_MAP,
         "dtype": "float32",
         "vocab_size": len(loaded.symbols),
-        **{NAMES.get(name, name): args[name] for name in (*known, *own)},
+        **{NAMES.get(name, name): args[name] for name in names if name in args},
         "initializer_range": 0.02,
         "bos_token_id": 0,
         "pad_token_id": 1,
@@ -145,7 +144,9 @@ def export(
     out: str | Path,
     corpus: str | Path | None = None,
     tokenizer: bool = True,
-    **about: Any,
+    results: Sequence[Path] = (),
+    licence: str | None = None,
+    base_model: str | None = None,
 ) -> tuple[float, list[str]]:
     """Write the folder `out`: configuration, weights, tokenizer, model code and card.
 
@@ -153,73 +154,69 @@ def export(
         checkpoint: one of ours, pre-trained or fine-tuned.
         data: the folder with its dictionary, a corpus or a prepared task.
         out: a new folder.
-        corpus: the folder with the SentencePiece model and the corpus' manifest; `data` if not given.
+        corpus: the folder with the tokenizer and the corpus' manifest; `data` if not given.
         tokenizer: whether to make one.
-        about: more for the card, fields of `tupe.hf.card.About`.
+        results: `result.json` of this run, then of others, for the card; by default the one beside the checkpoint.
+        licence: of the weights, for the card.
+        base_model: what was fine-tuned, for the card.
 
     Returns:
-        The largest difference of the folder's scores from the checkpoint's, over max(1, the largest score), and what
-        the user should know, a sentence each.
+        The largest difference of the folder's scores from the checkpoint's, over max(1, the largest score), and
+        sentences that the user should know.
 
     Raises:
-        UserError: as `load` and `build_tokenizer`, `out` exists, or the scores differ by more than `TOLERANCE`.
+        UserError: `out` exists, or the scores differ by more than `TOLERANCE`.
     """
     from safetensors.torch import save_file
 
     checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
     check_new(out)
     loaded = load(checkpoint, data)
-    corpus = Path(corpus or data)
-    described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
+    corpus, manifest = Path(corpus or data), None
+    # a prepared task has a manifest of its own, but no tokenizer
+    if (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON)):
+        manifest = Manifest.load(corpus)
+        if begun := manifest.imported:
+            licence, base_model = licence or begun["licence"], base_model or begun["name"]
+    beside = checkpoint.parent / "result.json"
+    if loaded.kind != "MaskedLM" and beside.is_file():
+        results = results or [beside]
+    about = About(loaded, manifest, [read_json(path) for path in results], tokenizer, licence, base_model)
     with atomic(out) as made:
         made.mkdir()
         write_code(made)
         save_file(weights(loaded), made / "model.safetensors", {"format": "pt"})
         if tokenizer:
             separators = loaded.model.args.pair_separators
-            if described.tokenizer_as_imported:
+            if about.tokenizer_as_imported:
                 built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
             else:
-                built = build_tokenizer(corpus / MODEL, loaded.symbols, described.stages, separators)
+                stages = manifest.settings.stages if manifest else None
+                built = build_tokenizer(corpus / MODEL, loaded.symbols, stages, separators)
             built.save(str(made / "tokenizer.json"))
             has_mask = "<mask>" in loaded.symbols
             write_json(made / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
-        if (licence := _licence()) is not None:
-            (made / "LICENSE").write_text(licence, encoding="utf-8")
-        (made / "README.md").write_text(card(described, out.resolve().name), encoding="utf-8")
+        (made / "README.md").write_text(card(about, out.resolve().name), encoding="utf-8")
         write_json(made / "config.json", config(loaded))
         difference = differs(loaded, made)
         if not difference <= TOLERANCE:
             raise UserError(f"The exported model differs from {checkpoint} by {difference:.1e} of its largest score.")
-    return difference, described.notes
+    return difference, about.notes
 
 
 @torch.no_grad()
 def differs(loaded: Loaded, folder: Path) -> float:
     """Compare the scores of the model in `folder`, by the code there, with those of the checkpoint's model."""
-    from transformers import AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+    import_transformers()
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-    import tupe.hf  # noqa: F401  hides a torchaudio that does not load
-
-    kinds = (AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification)
-    (auto,) = (kind for kind in kinds if kind.__name__ == f"AutoModelFor{loaded.kind}")
-    code = {"trust_remote_code": True, "use_safetensors": True}  # this package's own, which was written just now
-    theirs = auto.from_pretrained(folder, code_revision="local", **code).eval()
+    # not by AutoModel, which takes the classes of `tupe.hf` once they are registered
+    there = get_class_from_dynamic_module(AUTO_MAP[f"AutoModelFor{loaded.kind}"], folder)
+    theirs = there.from_pretrained(folder, use_safetensors=True).eval()
     ids = torch.randint(4, len(loaded.symbols), (2, min(40, loaded.model.max_positions())))
     ids[:, 0] = 0
-    found = theirs(ids)
     if loaded.kind == "QuestionAnswering":
-        found, wanted = (
-            torch.stack(pair) for pair in ((found.start_logits, found.end_logits), loaded.model(ids, spans=True)[0])
-        )
+        found, wanted = (torch.stack(tuple(pair)) for pair in (theirs(ids)[:2], loaded.model(ids, spans=True)[0]))
     else:
-        found, wanted = found.logits, loaded.model(ids, classification_head_name=loaded.head)[0]
+        found, wanted = theirs(ids)[0], loaded.model(ids, classification_head_name=loaded.head)[0]
     return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
-
-
-def _licence() -> str | None:
-    """Return the licence of the shipped code, if this package is installed and not only on the path."""
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        found = [file for file in metadata.files("tupe") or () if file.name == "LICENSE"]
-        return found[0].read_text("utf-8") if found else None
-    return None

@@ -29,7 +29,6 @@ from transformers.utils.generic import can_return_tuple
 from tupe.encoder.encoder import EncoderBase
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import is_traced
-from tupe.position.precision import at_least_float32
 
 from .configuration_tupe import NAMES, TupeConfig
 
@@ -59,18 +58,13 @@ class TupePreTrainedModel(PreTrainedModel):
                 initialization.normal_(parameter, std=self.config.initializer_range)
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
-        """Also keep what says where the model came from: `LICENSE`, and its card as `BASE_MODEL.md`.
-
-        `README.md` is left to the card of the new model, which `Trainer.create_model_card` writes.
-        """
-        source, target = Path(self.name_or_path), Path(save_directory)
+        """Also keep the code, where it is that of the package, and its `LICENSE`."""
+        source, target = Path(self.name_or_path, "LICENSE"), Path(save_directory, "LICENSE")
         super().save_pretrained(save_directory, **kwargs)
         if __name__ == "tupe.hf.modeling_tupe":  # not a copy of this file, which has the others beside it
-            importlib.import_module("tupe.hf.code").write_code(target)
-        card = "BASE_MODEL.md" if (source / "BASE_MODEL.md").is_file() else "README.md"
-        for name, kept in ((card, "BASE_MODEL.md"), ("LICENSE", "LICENSE")):
-            if self.name_or_path and (source / name).is_file() and source.resolve() != target.resolve():
-                shutil.copyfile(source / name, target / kept)
+            importlib.import_module("tupe.hf.code").write_code(target.parent)
+        elif source.is_file() and not target.is_file():
+            shutil.copyfile(source, target)
 
 
 def check_padding(hidden: Tensor) -> None:
@@ -244,10 +238,6 @@ class TupeForSequenceClassification(TupeForTask):
         return (self.classifier(features),)  # B L
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        problem = self.config.problem_type
-        if self.config.num_labels == 1 or labels.is_floating_point() or problem == "multi_label_classification":
-            logits = at_least_float32(logits)
-            labels = labels.to(logits.dtype)
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
 
 

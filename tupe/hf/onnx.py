@@ -4,9 +4,6 @@ The finished position terms are one buffer of the graph, so none of their arithm
 `transformers` and `onnx`.
 """
 
-import contextlib
-import logging
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,26 +87,13 @@ def _trace(traced: _Traced, path: Path) -> None:
     config = traced.model.config
     ids = torch.full((2, min(7, config.max_position_embeddings)), 4 % config.vocab_size)
     dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
-    with _quiet():
-        program = torch.onnx.export(
-            traced,
-            (ids, torch.ones_like(ids)),
-            dynamo=True,
-            dynamic_shapes={"input_ids": dynamic, "attention_mask": dynamic},
-            input_names=["input_ids", "attention_mask"],
-            output_names=traced.outputs,
-            verbose=False,
-        )
-        program.save(path)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    program = torch.onnx.export(
+        traced,
+        (ids, torch.ones_like(ids)),
+        dynamo=True,
+        dynamic_shapes={"input_ids": dynamic, "attention_mask": dynamic},
+        input_names=["input_ids", "attention_mask"],
+        output_names=traced.outputs,
+        verbose=False,
+    )
+    program.save(path)
