@@ -40,7 +40,6 @@ from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
 from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, sha256, write_json
 
-SPLITS = ("train", "valid")
 BATCH = 32  # documents that a process gets at a time
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
@@ -159,12 +158,13 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
                 own = slice(first, first := first + was_read["documents"])
                 held = held_out(hashes[own], again[own], settings.valid_documents)
                 counts[language] = did = Counter()
+
                 texts = tqdm(_documents(work / f"read/text.{language}"), "clean", len(held), disable=None)
                 kept = _kept(zip(texts, begins[own], again[own], held), lines_again, did)
-                with ExitStack() as stack:
-                    files = {
-                        split: stack.enter_context((folder / f"{split}.{language}").open("wb")) for split in SPLITS
-                    }
+
+                of_train, of_valid = folder / f"train.{language}", folder / f"valid.{language}"
+                with of_train.open("wb") as train, of_valid.open("wb") as valid:
+                    files = {"train": train, "valid": valid}
                     for cleaned, places, numbers, more in map_(partial(_clean, settings), batches(kept, BATCH)):
                         np.add.at(words, places, numbers)
                         did.update(more)
@@ -240,8 +240,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
         files = {path: path.stat().st_size for path in sorted((out / "work/clean").glob("train.*"))}
         size = sum(files.values())
         most = min(size, tokenizers.SAMPLE_BYTES[settings.model_type])
-        note = f"vocabulary: SentencePiece learns {settings.vocab_size:,} subwords"
-        print(f"{note} from {most / 1e6:,.1f} MB of {size / 1e6:,.1f} MB", file=sys.stderr, flush=True)
+        print(f"vocabulary: SentencePiece learns from {most:,} of {size:,} bytes", file=sys.stderr, flush=True)
 
         shares = most * probabilities([*files.values()], settings.vocab_alpha) / [*files.values()]
         sample = (line for path, share in zip(files, shares.tolist()) for line in _sample(path, share))

@@ -21,6 +21,7 @@ def repeated(hashes: np.ndarray, marks: Path) -> np.ndarray:
         found = np.lib.format.open_memmap(part, mode="w+", dtype=bool, shape=hashes.shape)
         for number in range(ranges):
             places = np.concatenate([_places(hashes, start, ranges, number) for start in range(0, len(hashes), SLICE)])
+
             chosen = hashes[places]
             order = np.argsort(chosen, kind="stable")
             again = order[1:][chosen[order[1:]] == chosen[order[:-1]]]

@@ -17,7 +17,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
@@ -41,16 +40,14 @@ _NONE = (-1, -1)  # the place of an answer that is not there
 _BATCH = 16  # paragraphs that a process gets at a time
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """An answer, and where its first character stands in the context."""
 
     text: str
     start: int
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A question and its answers: none where the publisher keeps them."""
 
     id: str
@@ -58,8 +55,7 @@ class Question:
     answers: tuple[Answer, ...]
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """A context and the questions about it."""
 
     context: str
@@ -214,7 +210,7 @@ def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, st
 
         add = {name: stack.enter_context(writer(folder / name, size)) for name, size in sizes.items()}
         encoded = chain.from_iterable(map_(partial(_encode, corpus.folder), batches(paragraphs, _BATCH)))
-        bar = tqdm(encoded, split, len(paragraphs), leave=False, disable=None, unit=" paragraphs")
+        bar = tqdm(encoded, split, len(paragraphs), disable=None, unit=" paragraphs")
 
         for place, (context, questions) in enumerate(bar):
             for name, values in zip(("context", "begin", "end"), context):
@@ -232,18 +228,17 @@ def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, st
         write_json(folder / REPORT, {**about, "kept": len(examples), "counts": counts})
 
 
-class Encoded(NamedTuple):
-    """A paragraph in pieces, and its questions: pieces, first and last piece of the answer, and why there is none."""
+def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int], str]]]]:
+    """Encode some paragraphs in a process of the pool, and find the pieces of each answer.
 
-    context: Pieces
-    questions: list[tuple[np.ndarray, tuple[int, int], str]]
-
-
-def _encode(corpus: Path, batch: list[Paragraph]) -> list[Encoded]:
-    """Encode some paragraphs in a process of the pool, and find the pieces of each answer."""
+    Returns:
+        Each paragraph in pieces, and of its questions the pieces, the first and last piece of the answer, and why there
+        is none.
+    """
     encoder, found = encoder_of(corpus), []
     for paragraph in batch:
         context = encoder(paragraph.context)
+
         questions = []
         for question in paragraph.questions:
             pieces = encoder.numbers(question.text)
@@ -251,7 +246,8 @@ def _encode(corpus: Path, batch: list[Paragraph]) -> list[Encoded]:
             if not reason and not len(pieces):
                 target, reason = _NONE, "the question is empty"
             questions.append((pieces, target, reason))
-        found.append(Encoded(context, questions))
+
+        found.append((context, questions))
     return found
 
 

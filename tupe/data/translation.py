@@ -105,7 +105,7 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
     """Write `train.en-de.en`, `.de`, and of other splits the text itself; return what became of the pairs."""
     counts: Counter = Counter()
     (out / "text").mkdir(exist_ok=True)
-    bar = tqdm(pairs(*files), name, leave=False, disable=None, unit=" pairs")
+    bar = tqdm(pairs(*files), name, disable=None, unit=" pairs")
 
     with ExitStack() as stack:
         languages = "-".join(settings.languages)

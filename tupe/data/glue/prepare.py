@@ -121,7 +121,7 @@ def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest,
     """Write the texts of a file and its labels, if it has some; return what became of its rows."""
     counts = Counter()
     found = rows(path, task, split, counts)
-    bar = tqdm(found, f"{task.name} {split.name}", split.rows or None, leave=False, disable=None, unit=" rows")
+    bar = tqdm(found, f"{task.name} {split.name}", disable=None, unit=" rows")
 
     symbols = len(read_symbols(corpus.dictionary))
     prefixes = [folder / f"input{side}" / split.name for side in range(len(task.texts))]
