@@ -6,7 +6,6 @@ import pytest
 from fairseq import models, tasks
 
 from tests.commands import ROOT
-from tests.inference.conftest import parallel  # noqa: F401
 from tupe.cli.launch import Training
 from tupe.cli.main import main
 from tupe.cli.plan import lines, read_config, short
@@ -63,7 +62,7 @@ def test_hours_of_the_papers_base(corpus):
 
 
 @pytest.mark.parametrize("keys", [(), ("model.share_all_embeddings=false", "+model.cross_position=low_rank")])
-def test_a_translation(keys, parallel):  # noqa: F811
+def test_a_translation(keys, parallel):
     overrides = [f"task.data={parallel}", "model._name=seq2seq_shaw_tiny", "dataset.max_tokens=100",
                  "optimization.update_freq=[2]", *keys]  # fmt: skip
     path = ROOT / "configs/translation/multi30k_en_de.yaml"

@@ -64,6 +64,8 @@ def _inputs_first(command, *arguments):
     if command == "average-checkpoints":
         out, *checkpoints = arguments
         return "convert", "average", *checkpoints, out
+    if command == "predict":  # any number of rows
+        return command, *(part for part in arguments if part != "--partial")
     if command == "table" and "--published" in arguments:  # its value was optional
         after = arguments.index("--published") + 1
         if str(arguments[after]).startswith("--"):

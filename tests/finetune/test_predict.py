@@ -98,7 +98,7 @@ def read(path, rows=ROWS):
 def test_labels_of_each_row_in_order(labels, separators, tmp_path):
     data = prepare(tmp_path, "RTE", labels)
     model, dictionary = fine_tune(tmp_path / "best.pt", data, 2, pair_separators=separators)
-    run("tupe", "predict", tmp_path / "best.pt", data, tmp_path / "out", "--partial")
+    run("tupe", "predict", tmp_path / "best.pt", data, tmp_path / "out")
     predicted = read(tmp_path / "out/RTE.tsv")
     assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "RTE")]
     assert len(set(predicted)) == 2
@@ -111,7 +111,7 @@ def test_batches_go_by_length(tmp_path, monkeypatch):
     monkeypatch.setattr(
         predictions.data_utils, "collate_tokens", lambda *args: shapes.append(collate(*args).shape) or collate(*args)
     )
-    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    predictions.predict(tmp_path / "best.pt", data, tmp_path)
     assert shapes == [(32, 6), (32, 11), (6, 11)]
 
 
@@ -119,7 +119,7 @@ def test_long_sentences_are_cut(tmp_path):
     labels = TASKS["CoLA"].classes
     data = prepare(tmp_path, "CoLA", labels)
     model, dictionary = fine_tune(tmp_path / "best.pt", data, 2, max_positions=6)
-    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    predictions.predict(tmp_path / "best.pt", data, tmp_path)
     predicted = read(tmp_path / "CoLA.tsv")
     assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "CoLA")]
     assert len(set(predicted)) == 2
@@ -129,7 +129,7 @@ def test_long_sentences_are_cut(tmp_path):
 def test_scores_are_scaled_back(max_positions, tmp_path):
     data = prepare(tmp_path, "STS-B", ())
     model, dictionary = fine_tune(tmp_path / "best.pt", data, 1, max_positions=max_positions)
-    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    predictions.predict(tmp_path / "best.pt", data, tmp_path)
     predicted = [float(value) for value in read(tmp_path / "STS-B.tsv")]
     expected = [min(max(5 * float(score), 0), 5) for score in scores(model, dictionary, tmp_path, "STS-B")]
     assert predicted == pytest.approx(expected, abs=2e-3)
@@ -140,12 +140,12 @@ def test_mnli_has_two_files_and_predicts_ax(tmp_path):
     labels = TASKS["MNLI"].classes
     data = prepare(tmp_path / "mnli", "MNLI", labels, ("test", "test1"))
     model, dictionary = fine_tune(tmp_path / "best.pt", data, 3)
-    files = predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    files = predictions.predict(tmp_path / "best.pt", data, tmp_path)
     assert [file.name for file in files] == ["MNLI-m.tsv", "MNLI-mm.tsv"]
     for file, split in zip(files, ("test", "test1")):
         expected = scores(model, dictionary, tmp_path / "mnli", "MNLI", split)
         assert read(file) == [labels[int(score.argmax())] for score in expected]
-    (file,) = predictions.predict(tmp_path / "best.pt", prepare(tmp_path / "ax", "AX", labels), tmp_path, any_size=True)
+    (file,) = predictions.predict(tmp_path / "best.pt", prepare(tmp_path / "ax", "AX", labels), tmp_path)
     assert file.name == "AX.tsv"
     assert set(read(file)) <= set(labels)
 
@@ -155,7 +155,7 @@ def test_the_checkpoint_is_read_once(tmp_path, monkeypatch):
     fine_tune(tmp_path / "best.pt", data, 2)
     reads, load = [], torch.load
     monkeypatch.setattr(torch, "load", lambda file, **options: reads.append(file) or load(file, **options))
-    assert main(["predict", str(tmp_path / "best.pt"), str(data), str(tmp_path / "out"), "--partial"]) == 0
+    assert main(["predict", str(tmp_path / "best.pt"), str(data), str(tmp_path / "out")]) == 0
     assert reads == [str(tmp_path / "best.pt")]
 
 
@@ -164,14 +164,13 @@ def test_what_would_be_wrong_in_silence(tmp_path, capsys):
     fine_tune(tmp_path / "good.pt", data, 2)
     other = prepare(tmp_path / "other", "RTE", ("entailment", "not_entailment"))
 
-    def said(folder, *options):
-        assert main(["predict", str(tmp_path / "good.pt"), str(folder), str(tmp_path / "out"), *options]) == 1
+    def said(folder):
+        assert main(["predict", str(tmp_path / "good.pt"), str(folder), str(tmp_path / "out")]) == 1
         return capsys.readouterr().err
 
-    assert "has 70 rows, but the server takes the 3000 of GLUE" in said(data)
-    assert "was fine-tuned with other labels than" in said(other, "--partial")
+    assert "was fine-tuned with other labels than" in said(other)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/RTE.tsv").touch()
-    assert "out/RTE.tsv exists" in said(data, "--partial")
+    assert "out/RTE.tsv exists" in said(data)
     write_checkpoint(tmp_path / "good.pt", write_task(tmp_path / "CoLA"), num_classes=2, head=False)
-    assert "classification_heads" in said(tmp_path / "CoLA", "--partial")  # fairseq would predict by a random head
+    assert "classification_heads" in said(tmp_path / "CoLA")  # fairseq would predict by a random head

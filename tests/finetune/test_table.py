@@ -48,13 +48,13 @@ def out(tmp_path):
 
 def test_median_then_best_learning_rate(out):
     row = read_sweep(out)
-    assert row.name == "tupe_base, 300k updates"
+    assert row.name == "tupe_base, 300,000 updates"
     cola = row.cells["CoLA"]
-    assert (cola.score, cola.best.lr, cola.finished, cola.planned) == (61.0, 3e-5, 6, 6)
-    assert cola.best.spread == pytest.approx(statistics.stdev([61.0, 62.0, 10.0]))
+    assert (cola.score, cola.lr, cola.finished, cola.planned) == (61.0, 3e-5, 6, 6)
+    assert cola.deviation == pytest.approx(statistics.stdev([61.0, 62.0, 10.0]))
     assert row.cells["MNLI-m"].score == 82.0
     assert row.cells["MNLI-mm"].score == 92.0  # at the learning rate that is best for MNLI-m
-    assert row.cells["RTE"] == Cell(None, 6)
+    assert row.cells["RTE"] == Cell(None, planned=6)
 
 
 def test_a_column_is_its_metric_by_whichever_the_best_epoch_was_chosen(tmp_path):
@@ -63,7 +63,7 @@ def test_a_column_is_its_metric_by_whichever_the_best_epoch_was_chosen(tmp_path)
     for rate, f1, accuracy in zip(rates, (88.0, 89.0), (85.0, 84.0)):
         finish(tmp_path, Run("MRPC", rate, 1), f1, "f1", valid={"accuracy": accuracy, "f1": f1})
     cell = read_sweep(tmp_path).cells["MRPC"]
-    assert (cell.score, cell.best.lr) == (84.0, 3e-5)
+    assert (cell.score, cell.lr) == (84.0, 3e-5)
 
 
 def test_average_counts_both_mnli_and_needs_every_cell(out):
@@ -78,7 +78,7 @@ def test_markdown_says_what_is_missing(out):
     table = markdown([read_sweep(out)])
     row = table.splitlines()[2]
     assert row.startswith(
-        "| tupe_base, 300k updates | 82.00 ± 2.00 (4 of 6 runs) | 92.00 ± 1.00 (4 of 6 runs) | 61.00 ±"
+        "| tupe_base, 300,000 updates | 82.00 ± 2.00 (4 of 6 runs) | 92.00 ± 1.00 (4 of 6 runs) | 61.00 ±"
     )
     assert row.endswith("| – (0 of 6 runs) | – |")
 
@@ -154,7 +154,7 @@ def test_languages_have_columns_and_a_mean(tmp_path):
         **{"XQuAD F1 de": 62.0, "XQuAD F1 zh": 42.0, "XQuAD EM de": 50.0, "XQuAD EM zh": 30.0},
     }
     assert "runs)" not in markdown([row])  # all are finished: MLQA was not prepared
-    assert {cell.best.lr for cell in row.cells.values() if cell.best} == {1e-5}
+    assert {cell.lr for cell in row.cells.values() if cell.lr} == {1e-5}
     assert "XQuAD F1 de" in as_csv([row, *PUBLISHED["xtreme"]]) and "XQuAD F1 de" not in markdown(
         [read_sweep(tmp_path)]
     )

@@ -7,7 +7,6 @@ import torch
 
 from tests.commands import run
 from tests.data.conftest import squad, write_corpus, write_json
-from tests.inference.conftest import parallel  # noqa: F401
 from tests.tasks.test_multilingual_masked_lm import write_languages
 from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main

@@ -1,8 +1,7 @@
 """Answer the questions of a split: write the files that SQuAD's and XTREME's scripts take, and score them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,16 +41,26 @@ def predict_answers(
         windows = task.load_dataset(split)
         best = answers(model, windows, task.cfg.max_answer)
         predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
-        write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
+        described = {
+            name: [{**one._asdict(), "probability": share} for one, share in zip(found, probabilities(found))]
+            for name, found in best.items()
+        }
+        write_json(out / f"{split}.nbest.json", described)
         write_json(path, predictions)
         result[path] = score(windows.paragraphs, predictions, windows.tokens)
     return result
 
 
+@torch.no_grad()
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
     """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
     of_window: dict[int, list[Candidate]] = {}
-    for sample, scores in scored(model, windows):
+    device = next(model.parameters()).device
+    batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=BATCH)
+    for batch in tqdm(batches, windows.name, disable=None, unit="batch"):
+        sample = windows.collater([windows[index] for index in batch])
+        net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
+        scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
         sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
         for window, *of_sides in zip(sample["id"].tolist(), *sides):
             of_window[window] = _of_window(windows, window, of_sides, longest)
@@ -70,25 +79,6 @@ def _of_window(windows: QuestionWindows, window: int, sides: list[np.ndarray], l
         if len(spans) < number or len({candidate.text for candidate in found} - {""}) >= N_BEST:
             return found
         number *= 2
-
-
-def _described(candidates: list[Candidate]) -> list[dict[str, Any]]:
-    return [
-        {"text": candidate.text, "score": candidate.score, "probability": probability}
-        for candidate, probability in zip(candidates, probabilities(candidates))
-    ]
-
-
-@torch.no_grad()
-def scored(model: nn.Module, windows: QuestionWindows) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield the batches of a split's windows, each with the model's scores of spans."""
-    device = next(model.parameters()).device
-    with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
-        for batch in windows.batch_by_size(windows.ordered_indices(), max_sentences=BATCH):
-            sample = windows.collater([windows[index] for index in batch])
-            net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
-            yield sample, model(**net_input, spans=True, num_tokens=sample["ntokens"])[0]
-            bar.update(len(batch))
 
 
 def load(checkpoint: Checkpoint, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:

@@ -86,7 +86,7 @@ def test(folder: Path, tasks: list[Path]) -> dict[str, dict[str, float]]:
     shutil.rmtree(out, ignore_errors=True)  # of an interrupted test
     for data in tasks:
         if any(data.glob("test-*/")) or (data / "input0").is_dir():
-            scores = predict(folder / "checkpoint_best.pt", data, out / data.name, any_size=True)
+            scores = predict(folder / "checkpoint_best.pt", data, out / data.name)
             found.update({f"{data.name}/{path.stem}": values for path, values in scores.items() if values})
     return found
 

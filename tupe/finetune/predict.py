@@ -13,11 +13,11 @@ from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.data.glue.tasks import Split, Task, prepared_task
 from tupe.finetune.answers import BATCH, load, predict_answers
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
-from tupe.util import UserError, atomic, check_new
+from tupe.util import atomic, check_new
 
 
 def predict(
-    checkpoint: str | Path | Checkpoint, data: str | Path, out: str | Path, any_size: bool = False, **questions: Any
+    checkpoint: str | Path | Checkpoint, data: str | Path, out: str | Path, **questions: Any
 ) -> dict[Path, dict[str, float]]:
     """Write a file for each test set of a task, such as `out/CoLA.tsv`; MNLI has two, and a model of MNLI predicts AX.
 
@@ -25,14 +25,13 @@ def predict(
 
     Args:
         data: the prepared task, in a folder named like it.
-        any_size: accept test sets that do not have the published number of rows, which the server refuses.
         questions: arguments of `predict_answers`, where the task is to answer questions.
 
     Returns:
         By file the metrics in percent, as the criterion calls them; none where the labels are not known.
 
     Raises:
-        UserError: if the checkpoint does not fit the task, or a test set is not of the published size.
+        UserError: if the checkpoint does not fit the task.
     """
     data = Path(data)
     if any(data.glob("*/report.json")):
@@ -46,7 +45,9 @@ def predict(
     model, task = load(checkpoint, data)
     metrics = {}
     for path, split in files.items():
-        scores = classify(model, task, _sentences(task, row, data, split, any_size))
+        paths = [data / f"input{side}" / split.name for side in range(len(row.texts))]
+        texts = [data_utils.load_indexed_dataset(str(path), task.source_dictionary) for path in paths]
+        scores = classify(model, task, task.joined(texts))
         lines = [_prediction(each, row, task) for each in scores]
         if "-" not in split.name:  # for GLUE's server
             lines = ["index\tprediction", *(f"{index}\t{line}" for index, line in enumerate(lines))]
@@ -70,24 +71,6 @@ def _name(row: Task, split: Split) -> str:
     if row.name == "MNLI":
         return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name]
     return split.name if "-" in split.name else row.name
-
-
-def _sentences(
-    task: TupeSentencePredictionTask, row: Task, data: Path, split: Split, any_size: bool
-) -> JoinedSentences:
-    """Read the texts of a split.
-
-    Raises:
-        UserError: they are not as many as published, and `any_size` is false.
-    """
-    paths = [data / f"input{side}" / split.name for side in range(len(row.texts))]
-    sides = [data_utils.load_indexed_dataset(str(path), task.source_dictionary) for path in paths]
-    if split.rows and len(sides[0]) != split.rows and not any_size:
-        raise UserError(
-            f"{paths[0]} has {len(sides[0])} rows, but the server takes the {split.rows} of GLUE. Prepare the task "
-            "from the whole download, or pass --partial to predict these rows."
-        )
-    return task.joined(sides)
 
 
 def _prediction(scores: Tensor, row: Task, task: TupeSentencePredictionTask) -> str:

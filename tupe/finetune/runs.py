@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tupe.util import read_json
 
 RESULT = "result.json"  # in the folder of a run
-SWEEP = "sweep.json"  # in the folder of a sweep: its inputs and runs
+SWEEP = "sweep.json"  # in the folder of a sweep: its model and runs
 
 
 class Run(NamedTuple):

@@ -16,7 +16,7 @@ from tupe.checkpoints.load import open_checkpoint
 from tupe.finetune.runs import RESULT, SWEEP, Run, quoted, result
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
-from tupe.util import UserError, lock, read_json, sha256, visible_gpus, write_json
+from tupe.util import UserError, lock, read_json, run_folder, sha256, visible_gpus, write_json
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # an interrupted run begins again
@@ -87,21 +87,12 @@ def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: li
         UserError: that sweep is of another checkpoint, of other data or with other settings.
     """
     opened = open_checkpoint(checkpoint)
-
-    plan = {
-        "checkpoint": str(checkpoint.resolve()),
-        "sha256": sha256(checkpoint),
-        "model": full_name(as_namespace(opened.config)),
-        "updates": opened.updates,
-        "data": str(data.resolve()),
-        "overrides": overrides,
-        "runs": [run._asdict() for run in runs],
-    }
-    with lock(out / ".lock", wait=True):
-        before = read_json(out / SWEEP) if (out / SWEEP).is_file() else plan
-        if any(before[name] != plan[name] for name in ("sha256", "data", "overrides")):
-            raise UserError(f"{out} is a sweep of another checkpoint, data or settings. Choose another folder.")
-        plan["runs"] = before["runs"] + [run for run in plan["runs"] if run not in before["runs"]]
+    inputs = {"checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": overrides}
+    with run_folder(out, inputs, wait=True):
+        before = read_json(out / SWEEP)["runs"] if (out / SWEEP).is_file() else []
+        more = [run._asdict() for run in runs if run._asdict() not in before]
+        model = full_name(as_namespace(opened.config))
+        plan = {"model": model, "updates": opened.updates, "runs": before + more}
         write_json(out / SWEEP, plan)
     return plan
 

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,35 +16,16 @@ from tupe.util import read_json
 Found = tuple[float, Result | None]  # learning rate of a run, and its result if it is finished
 
 
-class Rate(NamedTuple):
-    """Scores of all seeds at one learning rate."""
-
-    lr: float
-    scores: tuple[float, ...]  # of the finished runs, percent
-
-    @property
-    def median(self) -> float:
-        """The median over the seeds, which the papers report for a learning rate."""
-        return statistics.median(self.scores)
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation over the seeds, where there are two or more."""
-        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
-
-
 class Cell(NamedTuple):
-    """A cell of the table: one system and one column."""
+    """A cell of the table: one system and one column. A published one has its score alone."""
 
-    score: float | None  # percent; None if there is no finished run
+    score: float | None  # percent: the median over the seeds; None if there is no finished run
+    deviation: float | None = None  # standard deviation over the seeds, where there are two or more
+    lr: float | None = None  # the learning rate of the score
+    finished: int = 0  # number of finished runs
     planned: int = 0  # number of planned runs, except finished ones without the column's test set
-    best: Rate | None = None  # the learning rate of the score; published rows have none
-    rates: tuple[Rate, ...] = ()  # all learning rates with a finished run
     differs: str = ""  # how a mean over languages differs from the papers'
-
-    @property
-    def finished(self) -> int:
-        return sum(len(rate.scores) for rate in self.rates)
+    scores: Mapping[float, list[float]] = {}  # of the finished runs, by learning rate
 
 
 class Row(NamedTuple):
@@ -52,7 +34,6 @@ class Row(NamedTuple):
     name: str  # in the table
     cells: dict[str, Cell]  # by the name of the column
     more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
-    updates: int = 0  # of the pre-training of a sweep's model
     source: str = ""  # of a published row
 
     def average(self, columns: list[Column]) -> float | None:
@@ -71,7 +52,7 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
     """
     plan = read_json(out / SWEEP)
     runs = [Run(**run) for run in plan["runs"]]
-    row = Row(name or f"{plan['model']}, {_updates(plan['updates'])}", {}, (), plan["updates"])
+    row = Row(name or f"{plan['model']}, {plan['updates']:,} updates", {})
     for task in dict.fromkeys(run.task for run in runs):
         found = [(run.lr, result(out / run.folder)) for run in runs if run.task == task]
         metric = next((of_run.metric for _, of_run in found if of_run), "")
@@ -79,8 +60,8 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
         columns = [column for column in COLUMNS if column.task == task] or [own]
         for column in columns if by_language else ():
             columns = [*columns, *_languages(column, found)]
-        rate = _cell(Column("", task, metric=""), found).best
-        row.cells.update({column.name: _cell(column, found, rate and rate.lr) for column in columns})
+        lr = _cell(Column("", task, metric=""), found).lr
+        row.cells.update({column.name: _cell(column, found, lr) for column in columns})
         row = row._replace(more=(*row.more, *(column for column in columns if column not in COLUMNS)))
     return row
 
@@ -116,15 +97,18 @@ def _cell(column: Column, found: list[Found], lr: float | None = None) -> Cell:
         if score is not None and math.isfinite(score):
             scores.setdefault(run_lr, []).append(score)
             differs[column.differs(of_run)] = None
-    rates = tuple(Rate(rate, tuple(values)) for rate, values in sorted(scores.items()))
-    best = max((rate for rate in rates if lr in (None, rate.lr)), key=lambda rate: rate.median, default=None)
-    return Cell(best and best.median, planned, best, rates, " or ".join(filter(None, differs)))
-
-
-def _updates(number: int) -> str:
-    if number % 1_000_000 == 0 and number:
-        return f"{number // 1_000_000}M updates"
-    return f"{number // 1000}k updates" if number % 1000 == 0 and number else f"{number} updates"
+    medians = {rate: statistics.median(of_rate) for rate, of_rate in sorted(scores.items()) if lr in (None, rate)}
+    best = max(medians, key=lambda rate: medians[rate], default=None)
+    of_seeds = scores.get(best, [])
+    return Cell(
+        score=medians.get(best),
+        deviation=statistics.stdev(of_seeds) if len(of_seeds) > 1 else None,
+        lr=best,
+        finished=sum(map(len, scores.values())),
+        planned=planned,
+        differs=" or ".join(filter(None, differs)),
+        scores=dict(sorted(scores.items())),
+    )
 
 
 def markdown(rows: list[Row]) -> str:
@@ -172,36 +156,20 @@ def _content(rows: list[Row]) -> list[dict[str, Any]]:
     averaged = [column for column in columns if column.averaged]
     content = []
     for row in rows:
-        cells = {column.name: _values(row, column) for column in columns if column.name in row.cells}
+        cells = {column.name: row.cells[column.name]._asdict() for column in columns if column.name in row.cells}
         average = {"score": row.average(averaged), "columns": [column.name for column in averaged]}
         content.append({"system": row.name, "source": row.source, "cells": cells, "average": average})
     return content
-
-
-def _values(row: Row, column: Column) -> dict[str, Any]:
-    """Return the numbers of a cell; a published one has its score alone."""
-    cell = row.cells[column.name]
-    if row.source:
-        return {"score": cell.score}
-    return {
-        "score": cell.score,
-        "deviation": cell.best and cell.best.spread,
-        "lr": cell.best and cell.best.lr,
-        "finished": cell.finished,
-        "planned": cell.planned,
-        "differs": cell.differs,
-        "scores": {f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
-    }
 
 
 def _text(cell: Cell | None) -> str:
     """Format a cell: `61.00 ± 0.71 (4 of 5 runs)`."""
     if cell is None:
         return "–"
-    spread = cell.best and cell.best.spread
     runs = f"{cell.finished} of {cell.planned} runs" if cell.finished != cell.planned else ""
     note = "; ".join(filter(None, (runs, cell.differs)))
-    return _number(cell.score) + (f" ± {spread:.2f}" if spread is not None else "") + (f" ({note})" if note else "")
+    deviation = "" if cell.deviation is None else f" ± {cell.deviation:.2f}"
+    return _number(cell.score) + deviation + (f" ({note})" if note else "")
 
 
 def _number(value: float | None) -> str:
