@@ -134,7 +134,7 @@ def plot_sweeps(sweeps: list[str], output: Path, column: str = "", title: str = 
     ax = figure.subplots()
     for number, (label, of_system) in enumerate(rows.items()):
         of_system = sorted(of_system, key=lambda row: row.updates)
-        spread = [row.cells[column].best.spread or 0 if column else 0 for row in of_system]
+        spread = [row.cells[column].deviation or 0 if column else 0 for row in of_system]
         style = {"color": colour(number), "marker": marker(number), "capsize": 3, "label": folded(label)}
         ax.errorbar([row.updates for row in of_system], [row.average(columns) for row in of_system], spread, **style)
     ylabel = column or f"average of {len(columns)} columns"

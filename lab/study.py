@@ -387,7 +387,7 @@ class Study:
         if run.part == "glue":
             row = read_sweep(folder / "sweep")
             scores = {
-                name: {f"{rate.lr:g}": list(rate.scores) for rate in cell.rates} for name, cell in row.cells.items()
+                name: {f"{lr:g}": of_rate for lr, of_rate in cell.scores.items()} for name, cell in row.cells.items()
             }
             return FineTuning(scores=scores, processor_seconds=round(spent, 1), **about)
         log = TrainingLog({}, {})
@@ -400,7 +400,7 @@ class Study:
             parameters=int(parameters[1].replace(",", "")) if parameters else 0,
             curve=[(update, values["loss"]) for update, values in valid],
             accuracy=valid[-1][1].get("accuracy") if valid else None,
-            training_seconds=round(log.seconds + log.repeated_seconds, 1) if log.train else 0.0,
+            training_seconds=round(log.seconds, 1),
             processor_seconds=round(spent, 1),
             diverged=diverged,
             **about,

@@ -26,14 +26,9 @@ class TrainingLog(NamedTuple):
     done again.
     """
 
-    train: Records  # means over a logging interval: `loss` (bits), `lr`, ...
+    train: Records  # means over a logging interval: `loss` (bits; of a generator if there is one), `lr`, ...
     valid: Records  # of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
-    repeated_seconds: float = 0.0  # time of the updates that were done again
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that the updates took."""
-        return 3600 * max(record["hours"] for record in self.train.values())
+    seconds: float = 0.0  # that the updates took, also those that were done again
 
 
 def read_log(path: str | Path) -> TrainingLog:
@@ -75,7 +70,8 @@ def read_log(path: str | Path) -> TrainingLog:
     hours = np.cumsum([0, *(seconds(train[update]) for update in updates[1:])]) / 3600
     for record in (*train.values(), *valid.values()):
         record["hours"] = float(np.interp(record["num_updates"], updates, hours))
-    return TrainingLog(train, valid, sum(map(seconds, repeated)))
+        record["loss"] = record.get("gen_loss", record["loss"])
+    return TrainingLog(train, valid, sum(map(seconds, (*train.values(), *repeated))))
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
@@ -93,9 +89,9 @@ def reaches(log: TrainingLog, loss: float) -> float | None:
 
 
 def losses(log: TrainingLog) -> list[tuple[int, float]]:
-    """Return updates and finite validation losses of masked words, those of the generator if there is one."""
-    found = [(update, record.get("gen_loss", record["loss"])) for update, record in sorted(log.valid.items())]
-    return [(update, loss) for update, loss in found if math.isfinite(loss)]
+    """Return updates and finite validation losses."""
+    found = sorted(log.valid.items())
+    return [(update, record["loss"]) for update, record in found if math.isfinite(record["loss"])]
 
 
 def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
@@ -139,7 +135,6 @@ def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against
 
 
 def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[float], list[float]]:
-    name = "gen_loss" if name == "loss" and any("gen_loss" in record for record in records.values()) else name
     ordered = [record for _, record in sorted(records.items()) if name in record]
     return [record[x] * factor for record in ordered], [record[name] for record in ordered]
 
@@ -151,7 +146,7 @@ def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> st
     if valid:
         record = valid[max(valid)]
         found = f", AUC {record[_DETECTS]:.1f}" if _DETECTS in record else ""
-        said = f"{record.get('gen_loss', record['loss']):.3f} bits{found} after {max(valid):,} updates"
+        said = f"{record['loss']:.3f} bits{found} after {max(valid):,} updates"
     if against not in (None, name):
         updates, loss = losses(logs[against])[-1]
         reached = reaches(logs[name], loss)

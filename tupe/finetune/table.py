@@ -35,6 +35,7 @@ class Row(NamedTuple):
     cells: dict[str, Cell]  # by the name of the column
     more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
     source: str = ""  # of a published row
+    updates: int = 0  # of the pre-training of a sweep's model
 
     def average(self, columns: list[Column]) -> float | None:
         """Return the mean over `columns`, with MNLI-m and MNLI-mm as two; None if a column has no score."""
@@ -52,7 +53,7 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
     """
     plan = read_json(out / SWEEP)
     runs = [Run(**run) for run in plan["runs"]]
-    row = Row(name or f"{plan['model']}, {plan['updates']:,} updates", {})
+    row = Row(name or f"{plan['model']}, {plan['updates']:,} updates", {}, updates=plan["updates"])
     for task in dict.fromkeys(run.task for run in runs):
         found = [(run.lr, result(out / run.folder)) for run in runs if run.task == task]
         metric = next((of_run.metric for _, of_run in found if of_run), "")
