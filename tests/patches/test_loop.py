@@ -168,12 +168,17 @@ def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process():
         stop.restore()
 
 
-def test_signals_to_the_group_leave_the_workers_that_load():
-    """torchrun sends them to the whole group. A training without its workers could not finish the update."""
+def test_signals_to_every_process_leave_the_workers_that_load():
+    """As SLURM and torchrun send them. A training without its workers could not finish the update."""
     batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
     (worker,) = batches._workers
     next(batches)
-    assert os.getpgid(worker.pid) == worker.pid != os.getpgid(0)
+    for number in NUMBERS:
+        subprocess.run(["kill", f"-{number.value}", str(worker.pid)], check=True)
+    assert [batch.item() for batch in batches] == [*range(1, 100)]
+    batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
+    (worker,) = batches._workers
+    next(batches)
     worker.terminate()  # as a training that fails does when it exits
     worker.join(60)
     assert worker.exitcode == 0

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 import threading
 
@@ -16,6 +17,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch.utils.data._utils import signal_handling
 
 from tupe.data.batches import MaskedBatches, with_last_batch
+from tupe.patches.loop import SIGNALS
 from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
@@ -139,13 +141,20 @@ def get_buckets(sizes, num_buckets):
 
 
 def set_worker_signal_handlers() -> None:
-    """Give a data worker a process group of its own.
+    """Let signals pass by a data worker, but for those of its training.
 
-    A signal to the group of the training, as torchrun sends it, would end the worker, and the training could then
-    finish neither the update nor the epoch.
+    torchrun sends a signal to the group of the training, and SLURM to every process. The worker would end, and the
+    training could then finish neither the update nor the epoch.
     """
     _set_worker_signal_handlers()
-    os.setsid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    threading.Thread(target=_end_with_training, daemon=True).start()
+
+
+def _end_with_training() -> None:
+    while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 def stop_prefetching() -> None:

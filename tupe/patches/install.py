@@ -61,7 +61,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (TranslationTask, "build_dataset_for_inference", batches.build_dataset_for_inference),
     # a damaged index is read
     (indexed_dataset, "make_dataset", batches.make_dataset),
-    # a signal to the group ends data workers, and with them the training
+    # a signal to all processes ends data workers, and with them the training
     (signal_handling, "_set_worker_signal_handlers", batches.set_worker_signal_handlers),
     # numpy 2 has neither the argument `interpolation` nor `numpy.compat`
     (data_utils, "get_buckets", batches.get_buckets),
