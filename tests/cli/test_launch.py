@@ -62,9 +62,11 @@ def test_names_and_overrides():
 
 
 def test_from_a_checkpoint(tmp_path):
-    path = write_checkpoint(tmp_path / "old.pt", tmp_path, name="t5_tiny")
+    path = write_checkpoint(tmp_path / "t5/old.pt", tmp_path, name="t5_tiny")
     found = settings(config="continue", init_from=path)
     assert (found["model.pretrained"], found["task.tokens_per_sample"]) == (str(path), 32)
+    assert found["checkpoint.save_dir"] == "checkpoints/continue/t5-old"  # and no other model's
+    assert settings(overrides=["checkpoint.save_dir=a"], init_from=path)["checkpoint.save_dir"] == "a"
 
 
 @pytest.fixture

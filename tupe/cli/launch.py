@@ -105,7 +105,12 @@ def _started(checkpoint: Path) -> list[str]:
     from tupe.checkpoints.load import open_checkpoint
 
     length = open_checkpoint(checkpoint).config.max_positions
-    return [f"+model.pretrained={quoted(checkpoint)}", f"task.tokens_per_sample={length}"]
+    folder = f"checkpoints/continue/{checkpoint.absolute().parent.name}-{checkpoint.stem}"
+    return [
+        f"+model.pretrained={quoted(checkpoint)}",
+        f"task.tokens_per_sample={length}",
+        f"checkpoint.save_dir={quoted(folder)}",
+    ]
 
 
 def _meeting(nodes: int) -> list[str]:
