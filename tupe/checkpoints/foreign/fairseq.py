@@ -68,7 +68,6 @@ def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool)
         vocabulary=by_role(symbols, dict(zip((*FAIRSEQ_SYMBOLS, MASK), roles))),
         tokenizer=tokenizer,
         run=run,
-        files=[folder / WEIGHTS, folder / DICTIONARY],
         left=[name for name in heads if not name.startswith(prefix)],
         head=kept,
     )

@@ -151,11 +151,12 @@ def _licence(folder: Path) -> str | None:
 def _lines(foreign: Foreign, licence: str | None, differences: dict[str, float]) -> list[str]:
     f, symbols = foreign.fields, foreign.vocabulary.symbols
     filled = sum(name.startswith(FILLER) for name in symbols)
+    moved = sum(row != place for place, row in enumerate(foreign.vocabulary.rows))
     unused = f", of which {filled} have no text" * bool(filled)
     lines = [
         f"model: {foreign.kind} as {foreign.name}, {f['encoder_layers']} layers of width {f['encoder_embed_dim']}, "
         f"{f['encoder_attention_heads']} heads, {f['max_positions']} positions",
-        f"symbols: {len(symbols):,}{unused}; {foreign.vocabulary.moved:,} rows moved by role",
+        f"symbols: {len(symbols):,}{unused}; {moved:,} rows moved by role",
         f"tokenizer: {foreign.tokenizer.kind}",
     ]
     if not foreign.has_lm_head:

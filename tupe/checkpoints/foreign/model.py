@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,7 +36,6 @@ class Foreign:
     # computes the original's features, logits and scores of its head, by these names, as far as it has them, of tokens
     # in its own numbers, the places that are not padding, and the segments if the model has any
     run: Callable[[Tensor, Tensor, Tensor | None], dict[str, Tensor]]
-    files: list[Path]  # that were read
     left: list[str]  # parameters that are left behind
     head: dict[str, Tensor] = field(default_factory=dict)  # `dense.weight`, ... of the head that is asked for
     classes: list[str] | None = None  # the names of the head's classes, if the folder says them

@@ -18,19 +18,18 @@ _UNREACHED = -1e4  # score of a symbol that no text should have
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a folder: its kind, the files read, and what writes it for the symbols of a dictionary."""
+    """The tokenizer of a folder: its kind, and what writes it for the symbols of a dictionary."""
 
     kind: str = "none"
-    files: tuple[Path, ...] = ()
     content: Callable[[Sequence[str]], dict[str, bytes]] = lambda symbols: {}  # of a corpus folder's file, by its name
 
 
 def sentence_piece(model: Path) -> Tokenizer:
     """Return the tokenizer of a SentencePiece model."""
-    return Tokenizer("SentencePiece", (model,), lambda symbols: {MODEL: model.read_bytes()})
+    return Tokenizer("SentencePiece", lambda symbols: {MODEL: model.read_bytes()})
 
 
-def from_json(text: str, files: Sequence[Path]) -> Tokenizer:
+def from_json(text: str) -> Tokenizer:
     """Return the tokenizer of a `tokenizer.json`, whose pieces are named as the symbols of a dictionary."""
     content = json.loads(text)
     model, added = content["model"], content["added_tokens"]
@@ -48,7 +47,7 @@ def from_json(text: str, files: Sequence[Path]) -> Tokenizer:
         written = {**content, **without, "model": {**model, **vocabulary}}
         return {JSON: json.dumps(written, ensure_ascii=False).encode()}
 
-    return Tokenizer(model["type"], tuple(files), in_our_order)
+    return Tokenizer(model["type"], in_our_order)
 
 
 def byte_level(encoder: Path, merges: Path) -> Tokenizer:
@@ -60,4 +59,4 @@ def byte_level(encoder: Path, merges: Path) -> Tokenizer:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(read_json(encoder), pairs))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return from_json(tokenizer.to_str(), (encoder, merges))
+    return from_json(tokenizer.to_str())

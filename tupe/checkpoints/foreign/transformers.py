@@ -21,7 +21,6 @@ _ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "g
 #: Activation of the classification head between its two layers.
 _HEAD_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}
 _ONE_SEPARATOR = ("bert", "distilbert", "electra", "deberta-v2")
-_FILES = ("*.json", "model*.safetensors", "pytorch_model*.bin", "vocab.txt", "merges.txt")
 _TRUSTED = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -34,10 +33,8 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
     transformers = import_transformers()
     transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
     transformers.logging.disable_progress_bar()
-    files = [path for pattern in _FILES for path in sorted(folder.glob(pattern))]
-    for path in files:
-        if path.suffix == ".bin":
-            safe_load(path)  # PyTorch does not compare the checksums in a file
+    for path in folder.glob("pytorch_model*.bin"):
+        safe_load(path)  # PyTorch does not compare the checksums in a file
 
     def load(auto: type) -> tuple[Any, dict[str, Tensor], list[str]]:
         """Return a model, the parameters that are in the folder, and the names of those it left there."""
@@ -79,7 +76,6 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
         vocabulary=by_role(*_symbols(tokenizer, config.vocab_size)),
         tokenizer=_tokenizer(folder, tokenizer) if with_tokenizer else Tokenizer(),
         run=run,
-        files=files,
         left=left,
         head=head,
         classes=_classes(config),
@@ -142,4 +138,4 @@ def _tokenizer(folder: Path, tokenizer: Any) -> Tokenizer:
     for name in (MODEL, "spm.model"):  # what Transformers makes of SentencePiece knows neither bytes nor all of Unicode
         if (folder / name).is_file():
             return sentence_piece(folder / name)
-    return from_json(tokenizer.backend_tokenizer.to_str(), ())
+    return from_json(tokenizer.backend_tokenizer.to_str())

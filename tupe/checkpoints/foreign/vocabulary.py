@@ -27,11 +27,6 @@ class Vocabulary(NamedTuple):
     symbols: list[str]
     rows: list[int]
 
-    @property
-    def moved(self) -> int:
-        """How many rows have another place."""
-        return sum(row != place for place, row in enumerate(self.rows))
-
 
 def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> Vocabulary:
     """Order the rows of a table, whose `symbols` may lack names; `roles` are the rows of our five special symbols.
