@@ -4,17 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from tupe.analysis.figure import Matrices, as_svg, colour, dashes, folded, heat_maps, marker, new_figure, save_figure
+from tupe.analysis.figure import Matrices, as_svg, folded, heat_maps, new_figure, save_figure
 
 
 def test_the_name_says_the_format(tmp_path):
     for name, start in (("new/a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")):
         save_figure(new_figure(2, 1), tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)
-
-
-def test_lines_and_points_beyond_the_colours_differ():
-    assert all(len({(colour(n), other(n)) for n in range(28)}) == 28 for other in (dashes, marker))
 
 
 def test_every_name_is_in_the_legend():

@@ -11,13 +11,10 @@ from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.length import (
-    LengthLoss,
-    longest_input,
     loss_by_length,
     loss_by_position,
     mask,
     mean_and_half_interval,
-    plot_loss_by_length,
 )
 from tupe.checkpoints.edit import export_discriminator
 from tupe.util import UserError
@@ -69,7 +66,6 @@ def test_masks_are_berts_whatever_comes_after(tmp_path):
     kept, hidden = (masked[chosen].eq(other).float().mean() for other in (stream[chosen], 4 + len(WORDS)))
     assert (chosen.float().mean(), hidden) == pytest.approx((0.15, 0.8), abs=0.02)
     assert kept == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
-    assert masked.min() >= 4 and masked[chosen].unique().numel() == len(WORDS) + 1
     torch.testing.assert_close(mask(encoder, stream[:70], 1)[0], masked[:70])
     assert not mask(encoder, stream, 1, drawing=1)[0].equal(masked)
 
@@ -113,8 +109,6 @@ def test_a_window(tmp_path, text, name):
     assert [*found] == ["none"] + ["window"] * (name != "linformer_tiny")
     assert all([*of] == ([32, 64] if name == "rope_tiny" else [32]) for of in found.values())
     assert found["none"] != found.get("window")
-    shorter = loss_by_length(path, tmp_path, [32], masks=1)["none"]
-    assert shorter != found["none"]  # other tokens, unless told the longest window
     assert loss_by_length(path, tmp_path, [32], longest=64, masks=1)["none"][32] == found["none"][32]
 
 
@@ -136,14 +130,3 @@ def test_a_discriminator_has_no_such_loss(tmp_path, text):
     for path in (electra, tmp_path / "alone.pt"):
         with pytest.raises(UserError, match="is a discriminator, which has no language-model head"):
             loss_by_position(open_encoder(path), tmp_path, 12)
-
-
-def test_relative_terms_go_on(made):
-    lengths = [longest_input(made(f"{name}_tiny")) for name in ("t5", "bert_r", "diet_rel", "linformer")]
-    assert lengths == [math.inf, 20, 20, 20]
-
-
-def test_picture():
-    losses = {9: LengthLoss(4.0, 0.0, 0.0), 18: LengthLoss(5.0, 1.0, 0.1)}
-    line = plot_loss_by_length({"one": losses}).axes[0].lines[0]
-    assert (list(line.get_xdata()), list(line.get_ydata())) == ([9, 18], [0, 1])

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from tupe.analysis.figure import as_svg
-from tupe.analysis.logits import correlation_maps, first_layer_correlations, layer_logits, logit_ranks, plot_ranks
+from tupe.analysis.logits import first_layer_correlations, layer_logits, logit_ranks
 from tupe.systems import SYSTEMS
 
 FOUR = ["word to word", "word to position", "position to word", "position to position"]
@@ -68,15 +67,3 @@ def test_ranks_of_the_theorem(made, tokens):
     assert diet[0].min() > 3
     with pytest.raises(AssertionError, match="not finite"):
         logit_ranks(made("tupe_tiny", attention_window=4), tokens)
-
-
-@pytest.mark.filterwarnings("error:constrained_layout not applied")
-def test_pictures(made, tokens):
-    encoder = made("bert_r_tiny")
-    maps = correlation_maps(encoder, tokens)
-    torch.testing.assert_close(maps.values[1], first_layer_correlations(encoder, tokens)[FOUR[1]].mean(0))
-    assert maps.names[:4] == FOUR
-    ranks = logit_ranks(encoder, tokens)
-    figure = plot_ranks({"BERT-R": ranks, "and with the fields that were given " * 4: ranks}, 9)
-    assert list(figure.axes[0].lines[0].get_ydata()) == ranks[0].mean(1).tolist()
-    assert "BERT-R (term alone" in as_svg(figure, "ranks")

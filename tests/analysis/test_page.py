@@ -37,14 +37,13 @@ def test_two_models_side_by_side(made, tmp_path):
     assert "after 58% of its updates" in sections["Pre-training"]
     assert f"Not in {html.escape(HOSTILE)}." in sections["Position"]
     assert "head 3: " in sections["Position"]
-    assert html.escape(HOSTILE) in text
     assert not re.search(r"<script|<img|<!--", text)
     addresses = set(re.findall(r'(?:href|src|url)(?:="|\()([^")]*)', text))
     assert all(address.startswith(("#", "data:image/png;base64,")) for address in addresses)
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-@pytest.mark.parametrize("system", ["tupe_r", "tupe_a_tie_cls", "bert_ad", "shaw", "diet_rel", "diet_abs_lin", "rope"])
+@pytest.mark.parametrize("system", ["tupe_r", "bert_ad", "diet_rel", "diet_abs", "diet_abs_lin", "rope"])
 def test_what_a_figure_has_is_what_it_shows(figure, system, made):
     encoder = made(f"{system}_tiny")
     if FIGURES[figure].has(encoder.args):

@@ -35,9 +35,8 @@ def test_added_positions_have_the_gradient_of_the_words():
 @given(st.integers(1, 20), st.booleans(), st.integers(0, 99))
 def test_toeplitz_factorisation_is_exact(n, complex_values, seed):
     """And the paper's constants: 1 / (2n) gives B / (2n) with the eigenvalues; the printed j + 1 is harmless."""
-    generator = torch.Generator().manual_seed(seed)
     dtype = torch.complex128 if complex_values else torch.float64
-    values = torch.randn(2 * n - 1, generator=generator, dtype=dtype)
+    values = torch.randn(2 * n - 1, generator=torch.Generator().manual_seed(seed), dtype=dtype)
     left, diagonal = toeplitz_factorisation(values)
     expected = torch.tensor(
         [[values[n - 1 + k - j].item() for k in range(n)] for j in range(n)], dtype=torch.complex128

@@ -32,20 +32,3 @@ def test_a_head_that_the_file_lacks_is_no_new_one(change, make_checkpoint, corpu
     changed(tmp_path / "best.pt", without)
     with pytest.raises(UserError, match=r"has no span_head\.weight \(2, \d+\)"):
         open_checkpoint(tmp_path / "best.pt").model(corpus)
-
-
-def test_the_model_is_built_from_what_was_read(make_checkpoint, corpus, tmp_path):
-    """The file may be gone; what was read stays as it was, and gives the same model twice."""
-    expected = make_checkpoint(tmp_path / "best.pt")
-    opened = open_checkpoint(tmp_path / "best.pt")
-    before = {name: value.clone() for name, value in opened.weights.items()}
-    (tmp_path / "best.pt").write_bytes(b"another file")
-    for _ in range(2):
-        model, task = opened.model(corpus)
-        for name, value in expected.state_dict().items():
-            assert torch.equal(model.state_dict()[name], value)
-    assert task.cfg.data == str(corpus)
-    assert opened.task["data"] != str(corpus)
-    assert before.keys() == opened.weights.keys()
-    assert (opened.updates, str(opened)) == (0, str(tmp_path / "best.pt"))
-    assert open_checkpoint(opened) is opened

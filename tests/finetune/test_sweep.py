@@ -123,12 +123,6 @@ def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
     assert (out / SWEEP).read_text() == before
 
 
-def test_sweeps_that_begin_at_once(checkpoint, tmp_path):
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda seed: join(checkpoint, tmp_path, tmp_path, [], runs_of(seeds=[seed])), range(8)))
-    assert {run["seed"] for run in json.loads((tmp_path / SWEEP).read_text())["runs"]} == set(range(8))
-
-
 def test_a_process_has_the_lock_of_its_run(tmp_path, monkeypatch):
     """It goes on when the sweep is killed, and no other sweep begins its run."""
     (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 1\n")

@@ -14,7 +14,7 @@ from tupe.data.languages import TEST_LANGUAGES
 from tupe.finetune.columns import GLUE, XTREME
 from tupe.finetune.published import PUBLISHED
 from tupe.finetune.runs import SWEEP, Run
-from tupe.finetune.table import Cell, Row, as_csv, as_json, markdown, read_sweep, shown
+from tupe.finetune.table import Cell, as_csv, as_json, markdown, read_sweep, shown
 from tupe.util import write_json
 
 
@@ -220,9 +220,3 @@ def test_command_wants_different_names(out, capsys):
     assert "LABEL=PATH" in capsys.readouterr().err
     assert main(["table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
     assert "| again |" in (out / "t.md").read_text()
-    assert main(["table", f"a|b={out}"]) == 0
-    assert "| a\\|b |" in capsys.readouterr().out
-
-
-def test_row_of_no_columns_has_no_average():
-    assert Row("empty", {}).average([]) is None

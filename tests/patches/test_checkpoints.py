@@ -116,9 +116,9 @@ def test_another_target_dictionary_of_the_same_size():
     record_dictionaries(Namespace(model=config, task={}), task)
     assert Seq2SeqModel.build_model(config, task)
     task.tgt_dict = others
-    with pytest.raises(UserError, match=r"trained with another target dictionary"):
+    with pytest.raises(UserError, match=r"trained with another dictionary"):
         Seq2SeqModel.build_model(config, task)
-    with pytest.raises(UserError, match=r"checkpoint last\.pt was trained with another target dictionary"):
+    with pytest.raises(UserError, match=r"checkpoint last\.pt was trained with another dictionary"):
         compare("last.pt", {"cfg": {"model": vars(config)}, "model": {}}, config, task)
 
 

@@ -46,7 +46,7 @@ def read_stream(
     dictionary = read_dictionary(corpus.dictionary)
     symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
     where = f" of {encoder.shown_as}"
-    refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, symbols, where, str(data))
+    refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, symbols, where)
     if text is None:
         sequences = MMapIndexedDataset(str(corpus.folder / split))
         stop = np.searchsorted(sequences.sizes.cumsum(), most) + 1

@@ -20,10 +20,11 @@ from tupe.util import UserError, atomic
 
 MASK = "<mask>"  # which every task with masked tokens adds to its dictionary
 LAST = "checkpoint_last.pt"  # fairseq's default of `restore_file`
+#: Field of a model with the checksum of a dictionary -> the dictionary's name in a task.
+DICTIONARIES = {"dictionary_sha256": "source_dictionary", "target_dictionary_sha256": "target_dictionary"}
 
 _copy = PathManager.copy
 _load_model_ensemble_and_task = checkpoint_utils.load_model_ensemble_and_task
-_torch_persistent_save = checkpoint_utils.torch_persistent_save
 
 
 def load_checkpoint_to_cpu(path, arg_overrides=None, load_on_all_ranks=False) -> dict:
@@ -64,8 +65,6 @@ def save_atomically(obj, filename, async_write=False) -> None:
 
     If writing fails, as on a full disk, fairseq tries three times, each behind what the last attempt left in the file.
     """
-    if async_write or not PathManager.supports_rename(filename):
-        return _torch_persistent_save(obj, filename, async_write)
     with atomic(Path(filename), overwrite=True) as part:
         torch.save(obj, part)
 
@@ -75,8 +74,6 @@ def copy_atomically(src_path, dst_path, overwrite=False) -> bool:
 
     fairseq copies over `checkpoint_last.pt`: a run that is killed then leaves half of it, and nothing to resume from.
     """
-    if not PathManager.supports_rename(dst_path):
-        return _copy(src_path, dst_path, overwrite)
     with atomic(Path(dst_path), overwrite=True) as part:
         _copy(src_path, str(part), overwrite=True)
     return True
@@ -111,41 +108,30 @@ def _sha256(symbols: list[str]) -> str:
 
 def record_dictionaries(cfg: Any, task: Any) -> None:
     """Write the checksums of the dictionaries and classes into `cfg`, which every checkpoint of the run carries."""
-    if hasattr(cfg.model, "dictionary_sha256"):
-        cfg.model.dictionary_sha256 = dictionary_sha256(task.source_dictionary)
-    if hasattr(cfg.model, "target_dictionary_sha256"):
-        cfg.model.target_dictionary_sha256 = dictionary_sha256(task.target_dictionary)
+    for field, dictionary in DICTIONARIES.items():
+        if hasattr(cfg.model, field):
+            setattr(cfg.model, field, dictionary_sha256(getattr(task, dictionary)))
     if "labels_sha256" in cfg.task and not getattr(task.cfg, "regression_target", False):
         cfg.task.labels_sha256 = labels_sha256(task.label_dictionary)
 
 
 def check_dictionaries(model: Any, task: Any, where: str = "", size: int | None = None) -> None:
     """Raise a `UserError` unless the task has the dictionaries whose checksums are in `model`, a configuration."""
-    checksum = getattr(model, "dictionary_sha256", None)
-    if checksum is not None or size is not None:
-        refuse_other_dictionary(checksum, task.source_dictionary, size=size, where=where)
-    checksum = getattr(model, "target_dictionary_sha256", None)
-    if checksum is not None:
-        refuse_other_dictionary(checksum, task.target_dictionary, where=where, side="target ")
+    for field, dictionary in DICTIONARIES.items():
+        checksum = getattr(model, field, None)
+        if checksum is not None or (size is not None and dictionary == "source_dictionary"):
+            refuse_other_dictionary(checksum, getattr(task, dictionary), size, where)
 
 
 def refuse_other_dictionary(
-    checksum: str | None,
-    dictionary: Dictionary,
-    size: int | None = None,
-    where: str = "",
-    data: str = "the data",
-    side: str = "",
+    checksum: str | None, dictionary: Dictionary, size: int | None = None, where: str = ""
 ) -> None:
     """Raise a `UserError` unless `dictionary` has this checksum, or this size if a checkpoint has none."""
-    if checksum is None:
-        same = size in (None, len(dictionary))
-    else:
-        same = checksum == dictionary_sha256(dictionary)
+    same = size in (None, len(dictionary)) if checksum is None else checksum == dictionary_sha256(dictionary)
     if not same:
         raise UserError(
-            f"The checkpoint{where} was trained with another {side}dictionary than that of {data}, which has "
-            f"{len(dictionary)} symbols. Prepare {data} with the checkpoint's vocabulary."
+            f"The checkpoint{where} was trained with another dictionary than the data's of {len(dictionary)} symbols. "
+            "Prepare the data with the checkpoint's vocabulary."
         )
 
 

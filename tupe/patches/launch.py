@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import logging
 import os
 import sys
 import traceback
@@ -16,8 +15,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 
 from tupe.util import UserError
-
-logger = logging.getLogger(__name__)
 
 #: Variables that `torchrun` sets for every process that it starts.
 _TORCHRUN = ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -71,13 +68,7 @@ def configure(distributed, on_cpu: bool) -> None:
         )
 
     if on_cpu:
-        for field, needs_gpus, works in (
-            ("distributed_backend", "nccl", "gloo"),
-            ("ddp_backend", "pytorch_ddp", "legacy_ddp"),
-        ):
-            if getattr(distributed, field) == needs_gpus:
-                setattr(distributed, field, works)
-                logger.info(f"{field} is {works} here: {needs_gpus} needs GPUs")
+        distributed.distributed_backend, distributed.ddp_backend = "gloo", "legacy_ddp"
 
 
 def refuse_to_train_alone() -> None:

@@ -102,7 +102,9 @@ class TupeTrainer(Trainer):
 
         fairseq takes `seed + update`: processes draw the same dropout, and seed 2 that of seed 1, one update later.
         """
-        utils.set_torch_seed(update_seed(self.cfg.common.seed, self.get_num_updates(), self.data_parallel_rank))
+        place = f"{self.cfg.common.seed} {self.get_num_updates()} {self.data_parallel_rank}"
+        digest = hashlib.blake2b(place.encode(), digest_size=8).digest()
+        utils.set_torch_seed(int.from_bytes(digest, "little") >> 1)  # 63 bits
 
     def train_step(self, samples, *args, **kwargs):
         """Make an update, with the dummy batches first."""
@@ -120,12 +122,3 @@ class TupeTrainer(Trainer):
         outputs, (*stats, requested) = super()._aggregate_logging_outputs(logging_outputs, *stats, requested, **kwargs)
         self.requested = requested.tolist()
         return outputs, stats
-
-
-def update_seed(seed: int, update: int, rank: int) -> int:
-    """Return a seed of 63 bits for an update of one process.
-
-    It is a function of the three numbers alone, so that a run resumes.
-    """
-    digest = hashlib.blake2b(f"{seed} {update} {rank}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

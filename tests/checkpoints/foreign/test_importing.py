@@ -128,17 +128,6 @@ def test_weights_that_are_not_the_model_s(change, saved, tmp_path):
         import_model(folder, tmp_path / "out")
 
 
-def test_pickled_weights_of_old_names(saved, tmp_path):
-    folder, _ = saved("bert")
-    (folder / "model.safetensors").rename(tmp_path / "new")
-    state = safetensors.torch.load_file(tmp_path / "new")
-    old = (name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta") for name in state)
-    torch.save(dict(zip(old, state.values())), folder / "pytorch_model.bin")
-    import_model(folder, tmp_path / "out")
-    ours = safe_load(tmp_path / "out/checkpoint.pt")["model"]["encoder.sentence_encoder.layernorm_embedding.weight"]
-    assert torch.equal(ours, state["bert.embeddings.LayerNorm.weight"])
-
-
 @pytest.mark.parametrize("change", [dict, in_2019])
 @pytest.mark.parametrize(
     "options", [{}, {"untie_weights_roberta": True}, {"activation_fn": "relu"}, {"encoder_normalize_before": True}]
