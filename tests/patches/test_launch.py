@@ -56,15 +56,10 @@ def test_one_process_is_left_alone(environment, configured):
     assert [str(distributed[field]) for field in BACKENDS] == ["nccl", "pytorch_ddp"]
 
 
-def test_one_process_that_nobody_would_start(configured):
-    with pytest.raises(UserError, match=r"A world size of 1 needs 1 processes"):
-        configured(0, distributed_init_method="tcp://host:1")
-
-
-@pytest.mark.parametrize("method", [None, "tcp://host:1"])
-def test_nobody_would_start_the_processes_without_gpus(method, configured):
-    with pytest.raises(UserError, match=r"A world size of 2 .*torchrun --nproc-per-node 2"):
-        configured(0, distributed_world_size=2, distributed_init_method=method)
+@pytest.mark.parametrize(("size", "method"), [(1, "tcp://host:1"), (2, None)])
+def test_nobody_would_start_the_processes_without_gpus(size, method, configured):
+    with pytest.raises(UserError, match=rf"A world size of {size} .*torchrun --nproc-per-node {size}"):
+        configured(0, distributed_world_size=size, distributed_init_method=method)
 
 
 CLASSES = {"features_only": True, "classification_head_name": "classes"}
