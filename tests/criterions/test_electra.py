@@ -12,11 +12,12 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.samples import WORDS, dictionary_of
-from tupe.criterions import TupeElectraCriterion, throughput
+from tupe.criterions import TupeElectraCriterion
 from tupe.criterions.electra import BINS, TupeElectraCriterionConfig, histogram
 from tupe.criterions.metrics import area_under_curve, detection
 from tupe.models import ElectraModel
 from tupe.models.config import named
+from tupe.models.summary import training_flops
 
 BOS, PAD, EOS = 0, 1, 2
 RATE, SEED = 0.15, 3
@@ -294,4 +295,4 @@ def test_operations_are_those_that_pytorch_counts(task):
     counter = FlopCounterMode(display=False)
     with counter, torch.backends.mkldnn.flags(enabled=False):
         criterion(task)(model, sample)[0].backward()
-    assert throughput.training_flops(model, 128, 32, 20) == pytest.approx(counter.get_total_flops(), rel=0.01)
+    assert training_flops(model, 128, 32, 20) == pytest.approx(counter.get_total_flops(), rel=0.01)

@@ -15,7 +15,8 @@ from tupe.analysis.curves import TrainingLog, plot_training
 from tupe.analysis.figure import Matrices, as_svg, heat_maps
 from tupe.analysis.logits import correlation_maps, logit_ranks, plot_ranks
 from tupe.analysis.position import has_correlation, position_maps, reset_maps, segment_maps, similarity_maps
-from tupe.models.describe import equation, full_name, size, system
+from tupe.models.describe import build, equation, full_name, system
+from tupe.models.summary import size_of
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.util import atomic
 
@@ -146,6 +147,6 @@ _HEADS = ("", "model", "system", "logit of query i and key j", "parameters", "of
 def _facts(encoder: Encoder) -> tuple[str, ...]:
     """Return a model's row below `_HEADS`."""
     args, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
-    count = size(args, symbols)
+    count = size_of(build(args, symbols))
     numbers = (f"{number:,}" for number in (count.total, count.position, args.max_positions, symbols))
     return encoder.shown_as, full_name(args), system(args), equation(args), *numbers

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 import tupe.models  # noqa: F401  a task builds a model by its name
 from tupe.models import TupeModel
-from tupe.models.checkpoint_config import saved_config
-from tupe.models.config import TupeConfig
+from tupe.models.config import TupeConfig, saved_config
 from tupe.models.heads import HEADS
 from tupe.patches.checkpoints import labels_sha256, refuse_other_labels
 from tupe.patches.safe_load import safe_load

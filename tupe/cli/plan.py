@@ -13,10 +13,9 @@ from omegaconf import DictConfig
 from torch import nn
 
 from tupe.cli.launch import Training
-from tupe.criterions.throughput import training_flops
 from tupe.data.languages import languages
 from tupe.models.describe import full_name
-from tupe.models.summary import meta_model, size_of
+from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import architecture, as_namespace
 
 #: Dense operations a second of a GPU in 16 bits, in units of 1e12, as its maker publishes them.

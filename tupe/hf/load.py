@@ -10,8 +10,7 @@ from tupe.checkpoints.foreign.head import refuse_several_labels, task_of
 from tupe.checkpoints.load import write_checkpoint
 from tupe.hf import configuration_tupe
 from tupe.hf.export import WINDOWS, renamed
-from tupe.models.checkpoint_config import saved_config
-from tupe.models.config import TupeConfig
+from tupe.models.config import TupeConfig, saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig

@@ -3,13 +3,14 @@
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import dataclasses
 import functools
+import os
 from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tupe.attention import BACKENDS
 from tupe.position.registry import REGISTRY, registered_options
@@ -25,6 +26,7 @@ from tupe.systems import (
     setting,
     system_fields,
 )
+from tupe.util import UserError
 
 OPTIONS = registered_options()
 #: Terms from outside this package.
@@ -217,3 +219,26 @@ def fill(cfg: DictConfig | Namespace, name: str) -> None:
     for field_name, value in vars(named(name)).items():
         if getattr(cfg, field_name, None) is None and (value is not None or not hasattr(cfg, "arch")):
             setattr(cfg, field_name, value)
+
+
+def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
+    """Return the configuration of the encoder in a checkpoint, with `max_positions` filled in.
+
+    A field that `TupeConfig` does not have is left out, and one that the checkpoint does not have gets the default of
+    the model's name. `state` is the output of `safe_load`.
+
+    Raises:
+        UserError: the settings have fairseq's old form. fairseq prefers them and evaluates their texts as Python.
+    """
+    if state.get("args") is not None or "task" in ((state.get("cfg") or {}).get("task") or {}):
+        raise UserError(
+            f"{path} has settings of fairseq's old form (args), whose text fairseq runs as Python. Use a checkpoint "
+            "that this plugin wrote."
+        )
+    model, task = state["cfg"]["model"], state["cfg"].get("task") or {}
+    usual = named(model["_name"])
+    known = {name: value for name, value in model.items() if name in vars(usual)}
+    merged = OmegaConf.merge(OmegaConf.structured(usual), known)  # refuses a value of another type or choice
+    config = type(usual)(**OmegaConf.to_container(merged, enum_to_str=True))
+    config.max_positions = config.max_positions or task.get("tokens_per_sample") or task["max_positions"]
+    return config

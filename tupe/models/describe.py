@@ -4,11 +4,11 @@ from argparse import Namespace
 from typing import Any
 
 from omegaconf import OmegaConf
+from torch import nn
 
-from tupe.criterions.throughput import training_flops
 from tupe.encoder.build import num_products
 from tupe.models.config import named
-from tupe.models.summary import Size, count_parameters, meta_model
+from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import as_namespace
 from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_of
 
@@ -84,9 +84,9 @@ def full_name(args: Namespace) -> str:
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
 
 
-def size(args: Namespace, symbols: int) -> Size:
-    """Count the parameters of a model of these fields with a dictionary of so many `symbols`."""
-    return count_parameters(args._name, symbols, args.max_positions, **_given(args))
+def build(args: Namespace, symbols: int) -> nn.Module:
+    """Build the model of these fields without memory, with a dictionary of so many `symbols`."""
+    return meta_model(args._name, symbols, args.max_positions, **_given(args))
 
 
 def _given(args: Namespace) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def describe(args: Namespace, symbols: int) -> list[str]:
     def whence(field: str) -> str:
         return f"given; {name} has {getattr(usual, field)}" if field in given else f"from {name}"
 
-    count, length = size(args, symbols), args.max_positions
-    model = meta_model(name, symbols, length, **given)
+    model, length = build(args, symbols), args.max_positions
+    count = size_of(model)
     operations = training_flops(model, length, length, round(0.15 * length)) // length
     return [
         f"model: {full_name(args)}",

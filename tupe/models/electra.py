@@ -15,7 +15,7 @@ from tupe.encoder.build import build_position_bias, embedding_width
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear
 from tupe.models.config import ElectraConfig
-from tupe.models.heads import upgrade
+from tupe.models.heads import take_heads
 from tupe.models.tupe import TupeLanguageModelEncoder, TupeModel, register
 from tupe.patches.checkpoints import special_symbols
 from tupe.position import UntiedAbsolute
@@ -74,13 +74,6 @@ class DiscriminatorHead(nn.Module):
         return self.out_proj(self.activation_fn(self.dense(features))).squeeze(-1)
 
 
-class DiscriminatorEncoder(TupeLanguageModelEncoder):
-    """The encoder alone: it predicts no words."""
-
-    def build_lm_head(self, *unused: object, **unused_too: object) -> None:
-        return None
-
-
 def generator_args(args: Namespace) -> Namespace:
     """Return the generator's configuration: the discriminator's depth, head width and embeddings, at its own width."""
     width, heads = args.encoder_embed_dim, args.encoder_attention_heads
@@ -97,13 +90,13 @@ def generator_args(args: Namespace) -> Namespace:
     )
 
 
-def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[DiscriminatorEncoder, TupeLanguageModelEncoder]:
+def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, ...]:
     """Build discriminator and generator, which share parameters.
 
     They share words, positions and segments at the input with their layer norm, and those position terms that
     `share_positions` names. Otherwise each has projections, relative values and low-rank factors for its own heads.
     """
-    discriminator, theirs = DiscriminatorEncoder(args, dictionary), generator_args(args)
+    discriminator, theirs = TupeLanguageModelEncoder(args, dictionary, with_head=False), generator_args(args)
     generator = TupeLanguageModelEncoder(theirs, dictionary)
     ours, own = discriminator.sentence_encoder, generator.sentence_encoder
     for name in ("embed_tokens", "input_positions", "input_segments", "layernorm_embedding"):
@@ -139,7 +132,7 @@ class ElectraModel(TupeModel):
     `electra_<system>_<size>`.
     """
 
-    def __init__(self, args: Namespace, encoder: DiscriminatorEncoder, generator: TupeLanguageModelEncoder) -> None:
+    def __init__(self, args: Namespace, encoder: TupeLanguageModelEncoder, generator: TupeLanguageModelEncoder) -> None:
         super().__init__(args, encoder)
         self.generator = generator
         self.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
@@ -222,7 +215,7 @@ class ElectraModel(TupeModel):
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Adapt the heads of a checkpoint. It must have both networks."""
-        upgrade(self, state_dict, name)
+        take_heads(self, state_dict, f"{name}." if name else "")
 
 
 def _saved_once(model: ElectraModel, state: dict, prefix: str, *_: object) -> None:

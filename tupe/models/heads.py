@@ -1,6 +1,7 @@
 """Heads beside the language model's, and how a model takes those of a checkpoint."""
 
 import logging
+import re
 
 import torch
 from fairseq.models.roberta import RobertaModel
@@ -41,29 +42,18 @@ class SpanHead(nn.Linear):
         return begin, end
 
 
-def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
-    """Call `RobertaModel.upgrade_state_dict_named`, and give a checkpoint's `state` the heads of `model`.
+def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> None:
+    """Give a checkpoint's `state` the heads of `model`, whose names there begin with `prefix`.
 
     A head of the checkpoint is taken where the model has one of that name, kind and shape, or with
     `load_checkpoint_heads` gets one. Other heads of the model stay as they are, but for the pooler of an imported BERT:
     it becomes the first layer of the classification heads that the checkpoint does not have.
     """
-    prefix = f"{name}." if name else ""
-    pooler, saved = {}, {}  # taken out of `state`, because fairseq knows only heads of two layers
-    for key in [key for key in state if key.startswith(prefix)]:
-        path, _, part = key.removeprefix(prefix).rpartition(".")
-        if path == "pooler.dense":
-            pooler[f"dense.{part}"] = state.pop(key)
-        elif path in _BY_POSITION:
-            saved.setdefault(path, {})[part] = state.pop(key)
-        elif path.startswith("classification_heads."):
-            path, layer = path.rsplit(".", 1)
-            saved.setdefault(path, {})[f"{layer}.{part}"] = state.pop(key)
-    heads, model.classification_heads = model.classification_heads, nn.ModuleDict()  # fairseq says that it overwrites
-    try:
-        RobertaModel.upgrade_state_dict_named(model, state, name)
-    finally:
-        model.classification_heads = heads
+    saved: dict[str, dict[str, Tensor]] = {}
+    for key in [key for key in state if key.startswith(tuple(prefix + head for head in (*HEADS, "pooler.")))]:
+        path, part = re.fullmatch(r"(classification_heads\.[^.]+|[^.]+)\.(.+)", key.removeprefix(prefix)).groups()
+        saved.setdefault(path, {})[part] = state.pop(key)
+    pooler = saved.pop("pooler", {})
     for path, tensors in saved.items() if model.args.load_checkpoint_heads else ():
         head, two_layers = path.removeprefix("classification_heads."), "dense.weight" in tensors
         if head not in (path, *model.classification_heads) and model.args.linear_heads != two_layers:

@@ -1,12 +1,24 @@
-"""fairseq's hub interface, with the separators of the model's training, and masks filled with words alone."""
+"""A checkpoint for raw text: fairseq's hub interface with the tokenizer and the text processing of its corpus."""
 
 import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
+from fairseq import hub_utils
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
+from torch.serialization import safe_globals
 
+from tupe.data.manifest import DICTIONARY, NAME
+from tupe.data.text import TextProcessing
+from tupe.data.tokenizers import JSON, MASK, MODEL, JsonTokenizer
+from tupe.models.config import saved_config
 from tupe.patches.checkpoints import special_symbols
+from tupe.patches.safe_load import fairseq_globals, safe_load
+from tupe.util import read_json
 
 
 class HubInterface(RobertaHubInterface):
@@ -35,3 +47,73 @@ class HubInterface(RobertaHubInterface):
         with self.model.register_forward_hook(without_special):
             found = super().fill_mask(masked_input, min(topk, int((~special).sum())))
         return [(text, probability * share, word) for text, probability, word in found]
+
+
+class JsonBpe:
+    """The `tokenizer.json` of an imported model, with the methods of a BPE of fairseq's."""
+
+    def __init__(self, path: Path) -> None:
+        self.tokenizer = JsonTokenizer(path, path.with_name(DICTIONARY))
+
+    def encode(self, text: str) -> str:
+        return " ".join(self.tokenizer.symbols[number] for number in self.tokenizer(text))
+
+    def decode(self, symbols: str) -> str:
+        return self.tokenizer.decode(symbols.split())
+
+
+class ProcessedText:
+    """A BPE that first applies a corpus' text processing to all but `<mask>`.
+
+    Byte-level pieces depend on a space before them, so one stays before a text and behind a mask.
+    """
+
+    def __init__(self, bpe: Any, processing: TextProcessing) -> None:
+        self.bpe, self.decode = bpe, bpe.decode
+        self.processing = processing
+
+    def encode(self, text: str) -> str:
+        parts = (self.bpe.encode(self._line(part)) for part in text.split(MASK))
+        return f" {MASK} ".join(parts).strip()
+
+    def _line(self, text: str) -> str:
+        space = " " if isinstance(self.bpe, JsonBpe) and text[:1].isspace() else ""
+        return space + self.processing.line(text)
+
+
+def data_folder(folder: Path, data: str | os.PathLike) -> Path:
+    """Return the folder of the dictionary; a name that begins with a dot is looked for from the checkpoint's folder."""
+    return (folder if os.fspath(data).startswith(".") else Path()) / data
+
+
+def text_processing(folder: Path) -> TextProcessing | None:
+    """Return the text processing of a folder of `tupe prepare-corpus` or `tupe prepare-glue`; `None` for another."""
+    if not (folder / NAME).is_file():
+        return None
+    content = read_json(folder / NAME)
+    text = content["made_of"]["text"] if "made_of" in content else content["settings"]
+    return TextProcessing(tuple(text["stages"]), text["language"])
+
+
+def load_hub(
+    folder: Path, checkpoint: str, data_name: str, bpe: str | None, process_text: bool, fields: Mapping[str, Any]
+) -> HubInterface:
+    """Load a checkpoint as `TupeModel.from_pretrained` says; `fields` are the remaining keyword arguments."""
+    saved_config(safe_load(folder / checkpoint), folder / checkpoint)  # ours: fairseq builds whatever a file names
+    data = data_folder(folder, data_name)
+    options = {"load_checkpoint_heads": True, "sentencepiece_model": str(data / MODEL), **fields}
+    named = fields.get("sentencepiece_model")
+    places = [Path(named)] if named else [data / MODEL, data / JSON, folder / JSON]
+    found = next((path for path in places if path.is_file()), None)
+    imported = found if bpe == "sentencepiece" and found is not None and found.name == JSON else None
+    with safe_globals(fairseq_globals()):
+        loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
+            str(folder), checkpoint, data_name, bpe=None if imported else bpe, **options
+        )
+        hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
+    if imported:
+        hub.bpe = JsonBpe(imported)
+    processing = text_processing(data) if process_text else None
+    if processing is not None and hub.bpe is not None:
+        hub.bpe = ProcessedText(hub.bpe, processing)
+    return hub

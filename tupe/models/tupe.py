@@ -1,14 +1,16 @@
 """The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
 
 import logging
+import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from fairseq.data import Dictionary
-from fairseq.models import register_model, register_model_architecture
-from fairseq.models.roberta import RobertaEncoder, RobertaModel
-from fairseq.models.roberta.model import RobertaLMHead
+from fairseq.models import FairseqEncoder, register_model, register_model_architecture
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta.model import RobertaClassificationHead, RobertaLMHead
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
@@ -17,11 +19,9 @@ from tupe.encoder.build import embedding_width
 from tupe.encoder.encoder import Encoder
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear, linear
-from tupe.models.checkpoint_config import saved_config
-from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, undecided
-from tupe.models.heads import LinearHead, SpanHead, upgrade
-from tupe.models.hub import HubInterface
-from tupe.models.pretrained import load_hub
+from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, saved_config, undecided
+from tupe.models.heads import LinearHead, SpanHead, take_heads
+from tupe.models.hub import HubInterface, load_hub
 from tupe.patches.install import before_building
 from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA_NAMES, plain_name, system_fields
@@ -42,7 +42,7 @@ def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
 class LanguageModelHead(RobertaLMHead):
     """RoBERTa's, with the bias of the vocabulary added in the product, and a dense layer `d` to the embeddings' `e`."""
 
-    def __init__(self, args: Namespace, output_dim: int, weight: Tensor) -> None:
+    def __init__(self, args: Namespace, output_dim: int, weight: Tensor | None) -> None:
         width, embedding_dim = args.encoder_embed_dim, embedding_width(args)
         super().__init__(embedding_dim, output_dim, args.activation_fn, weight)
         self.layer_norm.eps = args.layer_norm_eps
@@ -55,17 +55,19 @@ class LanguageModelHead(RobertaLMHead):
         return linear(x, self.weight, self.bias)
 
 
-class TupeLanguageModelEncoder(RobertaEncoder):
-    """The encoder with its language-model head, as fairseq's RoBERTa names the two."""
+class TupeLanguageModelEncoder(FairseqEncoder):
+    """The encoder and its language-model head, if it has one, by the names that they have in fairseq's RoBERTa."""
 
-    def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Embedding:
-        return nn.Embedding(vocab_size, embedding_width(self.args), padding_idx)
+    def __init__(self, args: Namespace, dictionary: Dictionary, with_head: bool = True) -> None:
+        super().__init__(dictionary)
+        self.args = args
+        words = nn.Embedding(len(dictionary), embedding_width(args), dictionary.pad())
+        self.sentence_encoder = Encoder(args, words, dictionary.eos())
+        weight = None if args.untie_weights_roberta else words.weight
+        self.lm_head = LanguageModelHead(args, len(dictionary), weight) if with_head else None
 
-    def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> Encoder:
-        return Encoder(args, embed_tokens, dictionary.eos())
-
-    def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
-        return LanguageModelHead(self.args, output_dim, weight)
+    def max_positions(self) -> int:
+        return self.args.max_positions
 
     def forward(
         self,
@@ -160,11 +162,14 @@ class TupeModel(RobertaModel):
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
         """Add fairseq's head, or with `linear_heads` one of one layer. `kwargs` are not used, as in fairseq."""
-        if self.args.linear_heads:
-            head = LinearHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
-            self.classification_heads[name] = head
+        args, width = self.args, self.args.encoder_embed_dim
+        if args.linear_heads:
+            head = LinearHead(width, num_classes, args.pooler_dropout)
         else:
-            super().register_classification_head(name, num_classes, inner_dim)
+            head = RobertaClassificationHead(
+                width, inner_dim or width, num_classes, args.pooler_activation_fn, args.pooler_dropout
+            )
+        self.classification_heads[name] = head
 
     def register_span_head(self) -> None:
         """Add the head of extractive question answering, which `tupe_question_answering` asks for."""
@@ -187,13 +192,12 @@ class TupeModel(RobertaModel):
         for key in electra:
             del state_dict[key]
         head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
-        if electra or not any(key.startswith(head) for key in state_dict):
-            what = "a discriminator, " * bool(electra)
-            logger.info(f"the checkpoint is {what}without a language-model head: this model's is untrained")
+        if not any(key.startswith(head) for key in state_dict):
+            logger.info(f"the checkpoint has no language-model head{' (ELECTRA)' * bool(electra)}: it is untrained")
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]
-        upgrade(self, state_dict, name)
+        take_heads(self, state_dict, prefix)
 
     @classmethod
     def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
@@ -218,7 +222,8 @@ class TupeModel(RobertaModel):
                 model that lies there, or is named, takes its place.
             process_text: false for text that is processed already.
         """
-        return load_hub(model_name_or_path, checkpoint_file, data_name_or_path, bpe, process_text, kwargs)
+        folder, data = Path(model_name_or_path), os.fspath(data_name_or_path)
+        return load_hub(folder, os.fspath(checkpoint_file), data, bpe, process_text, kwargs)
 
 
 def architecture(cfg: DictConfig | Namespace, name: str) -> None:

@@ -4,7 +4,7 @@
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -20,25 +20,18 @@ from torch.optim.adamw import adamw
 from tupe.position.precision import at_least_float32, has_16_bits
 from tupe.systems import setting
 
-#: Half-precision parameters are updated in float32 copies of about so many elements at a time.
-COPIED_ELEMENTS = 2**25
-
 
 class DecoupledAdam(torch.optim.Optimizer):
     r"""Adam with decoupled weight decay, as fairseq's `adam` computes it, by PyTorch's `adamw`.
 
         p <- p - lr * weight_decay * p - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + eps)
 
-    PyTorch adds its epsilon to the corrected `sqrt(v / (1 - beta2^t))` and so gets `eps / sqrt(1 - beta2^t)` here. The
-    state is fairseq's: `step` (an int), `exp_avg` and `exp_avg_sq` in float32 or better. Parameters and gradients in
-    half precision are updated in float32 and rounded once.
+    The state is fairseq's: `step` (an int), `exp_avg` and `exp_avg_sq` in float32 or better. Parameters in half
+    precision are updated in float32 and rounded once, one after the other, so that little memory is needed.
 
     Args:
         params: parameters, or groups of them.
-        lr: learning rate.
-        betas: decay of the averages of the gradient and of its square.
-        eps: see above.
-        weight_decay: see above.
+        lr, betas, eps, weight_decay: see above.
         no_bias_correction: take 1 for the factor `sqrt(1 - beta2^t) / (1 - beta1^t)`, as the Adam of BERT and ELECTRA.
         decay_matrices_only: no weight decay on parameters of one dimension, which layer norms and biases are.
     """
@@ -61,20 +54,16 @@ class DecoupledAdam(torch.optim.Optimizer):
         super().__init__(params, {**options, **flags})
 
     @torch.no_grad()
-    def step(self, closure: Optional[Callable[[], Tensor]] = None) -> Optional[Tensor]:
-        """Update the parameters that have gradients; return the closure's result."""
-        with torch.enable_grad():
-            loss = None if closure is None else closure()
+    def step(self, closure: None = None) -> None:
+        """Update the parameters that have gradients, in one call those that are updated alike."""
         for group in self.param_groups:
             alike = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
                     decays = p.ndim > 1 or not group.get("decay_matrices_only")
-                    alike[self._next_step(p), p.device, decays].append(p)
-            for (step, device, decays), params in alike.items():
-                for some in portions(params):
-                    self._update(some, step, device, group, group["weight_decay"] if decays else 0.0)
-        return loss
+                    alike[self._next_step(p), decays, p if has_16_bits(p) else p.device].append(p)
+            for (step, decays, _), params in alike.items():
+                self._update(params, step, group, group["weight_decay"] if decays else 0.0)
 
     def _next_step(self, p: nn.Parameter) -> int:
         """Count the update of `p`; make its state, or move a loaded one to the device and type of `p`."""
@@ -84,48 +73,29 @@ class DecoupledAdam(torch.optim.Optimizer):
         state["step"] = state.get("step", 0) + 1
         return state["step"]
 
-    def _update(
-        self, params: Sequence[nn.Parameter], step: int, device: torch.device, group: dict, weight_decay: float
-    ) -> None:
-        fused = device.type in ("cuda", "cpu")
+    def _update(self, params: Sequence[nn.Parameter], step: int, group: dict, weight_decay: float) -> None:
         beta1, beta2 = group["betas"]
-        correction = math.sqrt(1 - beta2**step) / (1 - beta1**step)
-        factor = 1 / correction if group.get("no_bias_correction") else 1.0  # PyTorch's rate has the correction in it
+        root = math.sqrt(1 - beta2**step)
+        factor = (1 - beta1**step) / root if group.get("no_bias_correction") else 1.0  # PyTorch corrects the rate
         values = [at_least_float32(p) for p in params]
-        steps = torch.full((len(params),), step - 1.0, device=device if fused else "cpu")  # PyTorch counts on
         adamw(
             values,
             [at_least_float32(p.grad) for p in params],
             *([self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq")),
             [],
-            list(steps.unbind()),
-            fused=fused,
+            list(torch.full((len(params),), step - 1.0, device=params[0].device).unbind()),  # PyTorch counts on
+            fused=True,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
             lr=group["lr"] * factor,
             weight_decay=weight_decay / factor,
-            eps=group["eps"] / math.sqrt(1 - beta2**step),
+            eps=group["eps"] / root,  # PyTorch adds it to the corrected root
             maximize=False,
         )
         for p, value in zip(params, values):
             if value is not p:
                 p.copy_(value)
-
-
-def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Split `params` into lists whose float32 copies are small; parameters that need no copy make one list."""
-    some: list[nn.Parameter] = []
-    copied = 0
-    for p in params:
-        size = p.numel() if has_16_bits(p) else 0
-        if some and copied + size > COPIED_ELEMENTS:
-            yield some
-            some, copied = [], 0
-        some.append(p)
-        copied += size
-    if some:
-        yield some
 
 
 @dataclass
@@ -164,13 +134,8 @@ class FusedAdamW(FairseqAdam):
         }
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
-        """Return the norm of all gradients; if it is above `max_norm` > 0, scale them down to that, as fairseq does.
-
-        It computes the norms of all tensors in one call; fairseq without apex computes them one by one.
-        """
+        """Return the norm of all gradients, and scale them down to `max_norm` > 0, in one call instead of many."""
         grads = [p.grad for p in self.params if p.grad is not None]
-        if not grads or any(hasattr(p, "expert") for p in self.params) or len({grad.device for grad in grads}) > 1:
-            return super().clip_grad_norm(max_norm, aggregate_norm_fn)
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, torch.float32)))
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)

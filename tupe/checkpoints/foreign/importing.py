@@ -23,7 +23,7 @@ from tupe.checkpoints.load import model_config, write_weights
 from tupe.data.manifest import DICTIONARY, IMPORTED, Manifest, Settings
 from tupe.data.text import KEEP_WHITE_SPACE
 from tupe.data.tokenizers import JSON
-from tupe.models.checkpoint_config import saved_config
+from tupe.models.config import saved_config
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import atomic, check_new, read_json, sha256

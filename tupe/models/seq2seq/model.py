@@ -16,7 +16,7 @@ from torch import nn
 from tupe.data.tokenizers import MODEL
 from tupe.encoder.layer import Attention
 from tupe.models.config import Seq2SeqConfig
-from tupe.models.pretrained import data_folder
+from tupe.models.hub import data_folder
 from tupe.models.seq2seq.config import check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
