@@ -25,7 +25,7 @@ from tests.samples import write_checkpoint, write_manifest
 from tupe.cli.commands import app
 from tupe.cli.launch import Training
 from tupe.cli.plan import read_config
-from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
+from tupe.systems import ELECTRAS, MODELS, TRANSLATORS
 from tupe.util import UserError
 
 PAGES = ["README.md", "CONTRIBUTING.md", "lab/benchmarks/README.md"]
@@ -207,7 +207,7 @@ def check_script(script, arguments, environment):
         assert name in NOT_OURS or re.search(rf"\b{name}\b", text), f"{script} knows no {name}"
     if (runs and runs[1] == "pretrain ") or script.endswith(".sbatch"):
         kind, config = ("translation", "wmt18") if "translation/" in text else ("pretraining", "base")
-        assert environment.get("MODEL", "tupe_base") in (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
+        assert environment.get("MODEL", "tupe_base") in (*MODELS, *ELECTRAS, *TRANSLATORS)
         overrides = [*arguments[1:], *([f"model._name={environment['MODEL']}"] if "MODEL" in environment else [])]
         read_config(ROOT / "configs" / kind, environment.get("CONFIG", config), overrides)
     elif script == "scripts/study.sh":

@@ -3,21 +3,12 @@
 fairseq imports `tasks` and `models` of `--user-dir`; in the package only their `__init__.py` import this file.
 """
 
-try:
-    import tupe.criterions
-    import tupe.models.electra
-    import tupe.models.seq2seq.model
-    import tupe.models.tupe
-    import tupe.optim
-    import tupe.patches
-    import tupe.tasks.multilingual_masked_lm
-    import tupe.tasks.question_answering
-    import tupe.tasks.sentence_prediction  # noqa: F401
-except ModuleNotFoundError as error:
-    if (error.name or "tupe").partition(".")[0] == "tupe":
-        raise
-    raise ModuleNotFoundError(
-        f"the models need {error.name}, which is not installed: install tupe without --no-deps (docs/faq.md), or use "
-        "tupe.position and tupe.attention alone (docs/attention.md)",
-        name=error.name,
-    ) from None
+import tupe.criterions
+import tupe.models.electra
+import tupe.models.seq2seq.model
+import tupe.models.tupe
+import tupe.optim
+import tupe.patches
+import tupe.tasks.multilingual_masked_lm
+import tupe.tasks.question_answering
+import tupe.tasks.sentence_prediction  # noqa: F401

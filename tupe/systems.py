@@ -84,14 +84,6 @@ CROSS_POSITION = {
     "untied": Choice("untied positions of both sides"),
 }
 
-#: Defaults of a row: no segments in the attention, terms shared by the layers, no Linformer, no rotary positions.
-_DEFAULTS: Fields = {
-    "segment": "none",
-    "sharing": "layer",
-    "linformer_k": 0,
-    "rotary_dims": 0,
-}
-
 #: Fields that older checkpoints have and no model reads any more -> the value that changed nothing; `None`: any value.
 REMOVED: dict[str, object] = {
     "rotary_reset": False,
@@ -110,7 +102,8 @@ REMOVED: dict[str, object] = {
 
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:
-    return {"absolute": absolute, "relative": relative, "reset": reset, **_DEFAULTS, **others}
+    usual = {"segment": "none", "sharing": "layer", "linformer_k": 0, "rotary_dims": 0}
+    return {"absolute": absolute, "relative": relative, "reset": reset, **usual, **others}
 
 
 #: system -> fields of its position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4; then
@@ -217,16 +210,14 @@ def _named(prefix: str, sizes: dict[str, Fields]) -> dict[str, Fields]:
     return {f"{prefix}{name}_{size}": {**row, **sizes[size]} for name, row in systems.items() for size in sizes}
 
 
-def named_models() -> dict[str, Fields]:
-    """Map the name of every masked language model to the fields in which it differs from the defaults."""
-    return _named("", SIZES)
+#: Every masked language model, for `--arch` and `model._name` -> the fields in which it differs from the defaults.
+MODELS = _named("", SIZES)
 
-
-def named_electras() -> dict[str, Fields]:
-    """Like `named_models`, for replaced-token detection; generator and discriminator share an untied table."""
-    shared = {True: {"share_positions": "table"}, False: {"share_positions": "none"}}
-    models = _named(ELECTRA, ELECTRA_SIZES)
-    return {name: {**row, **shared[str(row["absolute"]).startswith("untied")]} for name, row in models.items()}
+#: Every model with a generator, which shares an untied table with the discriminator.
+ELECTRAS = {
+    name: {**row, "share_positions": "table" if str(row["absolute"]).startswith("untied") else "none"}
+    for name, row in _named(ELECTRA, ELECTRA_SIZES).items()
+}
 
 
 def _translates(name: str, **others: str | int) -> Fields:
@@ -258,13 +249,12 @@ SEQ2SEQ_SIZES: dict[str, Fields] = {
 }
 
 
-def named_translators() -> dict[str, Fields]:
-    """Map every encoder-decoder, `seq2seq_<system>_<size>`, to the fields in which it differs from the defaults."""
-    return {
-        f"seq2seq_{name}_{size}": {**fields, **SEQ2SEQ_SIZES[size]}
-        for name, fields in SEQ2SEQ_SYSTEMS.items()
-        for size in SEQ2SEQ_SIZES
-    }
+#: Every encoder-decoder.
+TRANSLATORS = {
+    f"seq2seq_{name}_{size}": {**fields, **SEQ2SEQ_SIZES[size]}
+    for name, fields in SEQ2SEQ_SYSTEMS.items()
+    for size in SEQ2SEQ_SIZES
+}
 
 
 def setting(default: object, help: str, **metadata: str) -> Any:
@@ -281,18 +271,3 @@ def system_fields(*configs: type, kind: str = "") -> tuple[str, ...]:
     """
     marked = ((f.name, f.metadata.get("system", "")) for config in configs for f in dataclasses.fields(config))
     return tuple(dict.fromkeys(name for name, mark in marked if mark and mark.startswith(kind)))
-
-
-#: Every masked language model, for `--arch` and `model._name`.
-MODEL_NAMES = tuple(named_models())
-
-#: Every model with a generator.
-ELECTRA_NAMES = tuple(named_electras())
-
-#: Every encoder-decoder.
-SEQ2SEQ_NAMES = tuple(named_translators())
-
-
-def plain_name(name: str) -> str:
-    """Return the masked language model with the same encoder: an ELECTRA's name without prefix, else `name` itself."""
-    return name[len(ELECTRA) :] if name in ELECTRA_NAMES else name

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from importlib import resources
@@ -171,17 +170,6 @@ def import_transformers() -> ModuleType:
     """
     try:
         importlib.import_module("torchaudio")
-    except ModuleNotFoundError:
-        pass
     except (ImportError, OSError):
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
-            del sys.modules[name]
         sys.modules["torchaudio"] = None  # pyright: ignore[reportArgumentType]
-        importlib.import_module("transformers.utils").is_torchaudio_available.cache_clear()  # it may have looked
-        warnings.warn(
-            "torchaudio, which fairseq brings, does not load beside this build of PyTorch, and Transformers fails on "
-            "it: it is hidden from this process, and `pip uninstall torchaudio` removes the cause",
-            RuntimeWarning,
-            stacklevel=2,
-        )
     return importlib.import_module("transformers")

@@ -1,4 +1,4 @@
-"""A torchaudio that does not load is hidden from Transformers, and one sentence says so."""
+"""A torchaudio that does not load is hidden from Transformers."""
 
 import os
 import subprocess
@@ -18,4 +18,3 @@ def test_a_torchaudio_that_does_not_load(tmp_path):
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr.count("RuntimeWarning: torchaudio, which fairseq brings, does not load") == 1

@@ -8,7 +8,7 @@ from tests.samples import dictionary_of
 from tupe.models.config import named
 from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
-from tupe.systems import ELECTRA_NAMES, SYSTEMS
+from tupe.systems import ELECTRAS, SYSTEMS
 
 WORDS = 40
 
@@ -40,7 +40,7 @@ def small_model(name, dictionary, max_positions=24, **fields):
     small = {"encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 48, "encoder_attention_heads": 3}
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
     model_class = TupeModel
-    if name in ELECTRA_NAMES:
+    if name in ELECTRAS:
         model_class, small["generator_size"] = ElectraModel, 2 / 3  # two heads of three
         small["linformer_k"] = min(named(name).linformer_k, 16)
     model = model_class.build_model(named(name, **{**small, **fields}), task)

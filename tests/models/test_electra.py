@@ -14,7 +14,7 @@ from tupe.models.config import TupeConfig
 from tupe.models.electra import draw
 from tupe.models.summary import count_parameters, meta_model
 from tupe.patches.safe_load import safe_load
-from tupe.systems import ELECTRA_NAMES, SYSTEMS
+from tupe.systems import ELECTRAS, SYSTEMS
 
 ALL = [f"electra_{system}_tiny" for system in SYSTEMS]
 AT_INPUT = {"embed_tokens.weight", "layernorm_embedding.weight", "layernorm_embedding.bias"}
@@ -81,7 +81,7 @@ def test_published_counts():
 
 
 def test_names_and_sizes():
-    assert len(ELECTRA_NAMES) == 22 * 4
+    assert len(ELECTRAS) == 22 * 4
     for size, width, heads in (("tiny", 64, 2), ("small", 64, 1), ("base", 256, 4), ("large", 256, 4)):
         networks = meta_model(f"electra_tupe_{size}", 100, 16)
         layer = networks.generator.sentence_encoder.layers[0]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tupe.models.summary import count_parameters
-from tupe.systems import MODEL_NAMES
+from tupe.systems import MODELS
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_diets_table_6(name, fields, millions):
 
 
 def test_names():
-    assert len(MODEL_NAMES) == 22 * 4
-    assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODEL_NAMES)
+    assert len(MODELS) == 22 * 4
+    assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODELS)
 
 
 def test_masked_tokens_by_mask_and_by_index(build, tokens):

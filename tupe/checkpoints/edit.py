@@ -13,7 +13,7 @@ from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
 from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
 from tupe.patches.safe_load import safe_load
-from tupe.systems import plain_name
+from tupe.systems import ELECTRA
 from tupe.util import UserError
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
@@ -81,7 +81,7 @@ def export_discriminator(source: str | Path, target: str | Path) -> str:
         the name of the model that was written.
     """
     checkpoint = open_checkpoint(source)
-    name = plain_name(checkpoint.config._name)
+    name = checkpoint.config._name.removeprefix(ELECTRA)
     config = model_config(as_namespace(checkpoint.config), name)
     weights = {key: tensor for key, tensor in checkpoint.weights.items() if not key.startswith("generator.")}
     write_weights(Path(target), config, weights, updates=checkpoint.updates)

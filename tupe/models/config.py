@@ -17,12 +17,12 @@ from tupe.position.registry import REGISTRY, registered_options
 from tupe.systems import (
     CHOICES,
     CROSS_POSITION,
+    ELECTRAS,
+    MODELS,
     SEQ2SEQ_ABSOLUTE,
+    TRANSLATORS,
     Fields,
     explained,
-    named_electras,
-    named_models,
-    named_translators,
     setting,
     system_fields,
 )
@@ -187,9 +187,9 @@ class Seq2SeqConfig(EncoderConfig):
 
 #: model name -> its dataclass, and the fields in which it differs from that.
 NAMED: dict[str, tuple[type[EncoderConfig], Fields]] = {
-    **{name: (TupeConfig, row) for name, row in named_models().items()},
-    **{name: (ElectraConfig, row) for name, row in named_electras().items()},
-    **{name: (Seq2SeqConfig, row) for name, row in named_translators().items()},
+    **{name: (TupeConfig, row) for name, row in MODELS.items()},
+    **{name: (ElectraConfig, row) for name, row in ELECTRAS.items()},
+    **{name: (Seq2SeqConfig, row) for name, row in TRANSLATORS.items()},
 }
 
 

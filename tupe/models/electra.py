@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from argparse import Namespace
 from typing import NamedTuple
 
@@ -19,8 +18,6 @@ from tupe.models.heads import take_heads
 from tupe.models.tupe import TupeLanguageModelEncoder, TupeModel, register
 from tupe.patches.checkpoints import special_symbols
 from tupe.position import UntiedAbsolute
-
-logger = logging.getLogger(__name__)
 
 
 class Detection(NamedTuple):
@@ -119,11 +116,6 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
     return discriminator, generator
 
 
-def never_drawn(dictionary: Dictionary) -> Tensor:
-    """Return the dictionary's special symbols and padding, `(S,)`: drawn, they would move segments and masks."""
-    return torch.tensor([i for i, is_special in enumerate(special_symbols(dictionary)) if is_special])
-
-
 class ElectraModel(TupeModel):
     """A discriminator, `encoder` with `discriminator_head`, and a generator of the same system.
 
@@ -139,9 +131,9 @@ class ElectraModel(TupeModel):
         for module in (self.generator, self.discriminator_head):
             module.apply(init_bert_params)
         nn.init.xavier_uniform_(self.discriminator_head.out_proj.weight)  # as ELECTRA's code
-        self.register_buffer("never", never_drawn(encoder.dictionary), persistent=False)
+        never = torch.tensor(special_symbols(encoder.dictionary)).nonzero().flatten()  # they move segments and masks
+        self.register_buffer("never", never, persistent=False)
         self.num_updates = 0
-        self._has_said = False
         self._register_state_dict_hook(_saved_once)
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
 
@@ -169,9 +161,6 @@ class ElectraModel(TupeModel):
             return self.detect(src_tokens, original, **kwargs)
         if features_only or classification_head_name is not None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
-        if not self._has_said:
-            logger.info("words are predicted by the generator: the discriminator has no language-model head")
-            self._has_said = True
         return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
 
     def detect(

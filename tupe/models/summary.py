@@ -14,7 +14,7 @@ from tupe.models.config import named
 from tupe.models.electra import DiscriminatorHead, build_networks
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
-from tupe.systems import ELECTRA_NAMES, SEQ2SEQ_NAMES
+from tupe.systems import ELECTRAS, TRANSLATORS
 
 _OF_POSITIONS = re.compile(r"\b(position_bias|cross_position|input_positions|relative)\.")
 _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
@@ -27,12 +27,12 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
     """
     dictionary = _dictionary(vocab_size)
     with torch.device("meta"), _NoValues():
-        if name in SEQ2SEQ_NAMES:
+        if name in TRANSLATORS:
             lengths = {"cfg": None, "max_positions": lambda: (max_positions, max_positions)}
             task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, **lengths)
             return Seq2SeqModel.build_model(named(name, **{"share_all_embeddings": True, **fields}), task)
         model, args = nn.Module(), as_namespace(named(name, max_positions=max_positions, **fields))
-        if name in ELECTRA_NAMES:
+        if name in ELECTRAS:
             model.encoder, model.generator = build_networks(args, dictionary)
             model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         else:

@@ -24,7 +24,7 @@ from tupe.models.heads import LinearHead, SpanHead, take_heads
 from tupe.models.hub import HubInterface, load_hub
 from tupe.patches.install import before_building
 from tupe.patches.safe_load import safe_load
-from tupe.systems import ELECTRA_NAMES, plain_name, system_fields
+from tupe.systems import ELECTRA, ELECTRAS, system_fields
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ def architecture(cfg: DictConfig | Namespace, name: str) -> None:
     """
     if getattr(cfg, "pretrained", None):
         saved = saved_config(safe_load(cfg.pretrained), cfg.pretrained)
-        cfg._name = name if name in ELECTRA_NAMES else plain_name(saved._name)
+        cfg._name = name if name in ELECTRAS else saved._name.removeprefix(ELECTRA)
         for field in (*system_fields(NAMED[name][0]), "max_positions"):
             if getattr(cfg, field, None) is None:
                 setattr(cfg, field, getattr(saved, field, None))

@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from tests.models.seq2seq.test_decoding import CLOSE, generate, same
 from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
-from tupe.systems import SEQ2SEQ_NAMES
+from tupe.systems import TRANSLATORS
 from tupe.util import UserError
 
 
@@ -55,8 +55,8 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
 
 
 def test_names():
-    assert len(SEQ2SEQ_NAMES) == 10 * 4
-    assert {"seq2seq_diet_rel_base", "seq2seq_sinusoidal_tiny", "seq2seq_tupe_r_iwslt"} <= set(SEQ2SEQ_NAMES)
+    assert len(TRANSLATORS) == 10 * 4
+    assert {"seq2seq_diet_rel_base", "seq2seq_sinusoidal_tiny", "seq2seq_tupe_r_iwslt"} <= set(TRANSLATORS)
 
 
 @pytest.mark.parametrize(
