@@ -57,17 +57,17 @@ def system(args: Namespace) -> str:
     return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
 
 
-#: Fields of one term -> the choice that makes the term, and its values.
+#: Fields of one term -> the choices of `absolute` or `relative` that make it.
 _OF_TERM = {
-    "position_rank": ("absolute", ("low_rank", "low_rank_input")),
-    "untied_projection_bias": ("absolute", ("untied", "untied_cross")),
-    "no_untied_layer_norm": ("absolute", ("untied", "untied_cross")),
-    "relative_buckets": ("relative", ("bucketed", "deberta")),
-    "relative_max_distance": ("relative", ("bucketed", "clipped", "parametric", "shaw", "deberta")),
-    "relative_sides": ("relative", ("alibi",)),
-    "shaw_values": ("relative", ("shaw",)),
-    "fire_width": ("relative", ("fire",)),
-    "fire_length": ("relative", ("fire",)),
+    "position_rank": {"low_rank", "low_rank_input"},
+    "untied_projection_bias": {"untied", "untied_cross"},
+    "no_untied_layer_norm": {"untied", "untied_cross"},
+    "relative_buckets": {"bucketed", "deberta"},
+    "relative_max_distance": {"bucketed", "clipped", "parametric", "shaw", "deberta"},
+    "relative_sides": {"alibi"},
+    "shaw_values": {"shaw"},
+    "fire_width": {"fire"},
+    "fire_length": {"fire"},
 }
 
 
@@ -75,8 +75,7 @@ def is_used(args: Namespace, field: str) -> bool:
     """Tell whether a field of the position encoding is of a term that the model has."""
     if field == "rotary_base":
         return bool(args.rotary_dims)
-    choice, values = _OF_TERM.get(field, ("absolute", (args.absolute,)))
-    return getattr(args, choice) in values
+    return field not in _OF_TERM or not _OF_TERM[field].isdisjoint((args.absolute, args.relative))
 
 
 def full_name(args: Namespace) -> str:

@@ -39,12 +39,11 @@ def shares(names: Iterable[str], decay: float, axes: Container[str] = ()) -> dic
         axes: output of `head_axes`.
     """
     names = list(names)
-    layer = {name: int(found[1]) for name in names if (found := _LAYER.search(name))}
     depth = _depth(names)
 
     def power(name: str) -> int:
-        if name in layer:
-            return depth - layer[name]
+        if layer := _LAYER.search(name):
+            return depth - int(layer[1])
         if _BELOW.search(name) and name not in axes:
             return depth + 1
         return 1 if "sentence_encoder." in name else 0
