@@ -69,13 +69,6 @@ def test_masked_tokens_by_mask_and_by_index(build, tokens):
     torch.testing.assert_close(by_index, everywhere[mask])
 
 
-def test_classification_head(build, tokens):
-    model = build("tupe_tiny")
-    model.register_classification_head("glue", num_classes=3)
-    scores, _ = model(tokens, classification_head_name="glue")
-    assert scores.shape == (3, 3)
-
-
 @pytest.mark.parametrize("name", ["tupe_tiny", "bert_a_tiny", "linformer_tiny", "diet_abs_lin_tiny"])
 def test_a_longer_checkpoint_is_sliced(build, tokens, name):
     long, short = build(name, max_positions=24), build(name, max_positions=13)

@@ -10,7 +10,6 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from tests.models.seq2seq.test_decoding import CLOSE, generate, same
 from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
-from tupe.systems import TRANSLATORS
 from tupe.util import UserError
 
 
@@ -52,11 +51,6 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
         found, expected = (model(source, source.ne(1).sum(1), previous)[0] for model in (ours, theirs))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     same(generate([ours], source, beam=5), generate([theirs], source, beam=5))
-
-
-def test_names():
-    assert len(TRANSLATORS) == 10 * 4
-    assert {"seq2seq_diet_rel_base", "seq2seq_sinusoidal_tiny", "seq2seq_tupe_r_iwslt"} <= set(TRANSLATORS)
 
 
 @pytest.mark.parametrize(
