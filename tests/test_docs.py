@@ -18,12 +18,11 @@ import pytest
 from fairseq import options
 from hydra.errors import HydraException
 from typer.exceptions import TyperException
-from typer.main import get_command
 
 from tests.commands import ROOT, run
 from tests.samples import write_checkpoint, write_manifest
-from tupe.cli.commands import app
 from tupe.cli.launch import Training
+from tupe.cli.main import load
 from tupe.cli.plan import read_config
 from tupe.systems import ELECTRAS, MODELS, TRANSLATORS
 from tupe.util import UserError
@@ -176,13 +175,10 @@ def without_user_dir(arguments):
     return arguments[:at] + arguments[at + 2 :]
 
 
-COMMANDS = get_command(app).commands
-
-
 def command_of(words):
     """The command that `tupe WORDS` runs, and its arguments; `tupe convert` has commands of its own."""
-    command, arguments = COMMANDS[words[0]], words[1:]
-    return (command.commands[arguments[0]], arguments[1:]) if words[0] == "convert" else (command, arguments)
+    number = 2 if words[0] == "convert" else 1
+    return load(" ".join(words[:number])), words[number:]
 
 
 def parse(words):

@@ -154,9 +154,10 @@ def import_own() -> None:
 
 
 def config_dir(kind: str = "") -> Path:
-    """Return the folder of the shipped configurations, or that of one kind: `pretraining`, `finetuning`, ...
+    """Return the folder of the shipped configurations, which is in the package, or in a clone beside it.
 
-    A wheel has them in the package. In a clone they are beside it.
+    Args:
+        kind: One kind of them: `pretraining`, `finetuning`, `translation` or `study`.
     """
     package = Path(str(resources.files("tupe"))).resolve()
     folder = package / "configs"

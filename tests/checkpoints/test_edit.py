@@ -51,10 +51,10 @@ def test_epochs_are_sorted_as_numbers(save, tmp_path):
     [("model", "relative"), ("model", "dictionary_sha256"), ("task", "labels_sha256"), ("task", "source_lang"),
      ("common", "seed"), ("checkpoint", "save_dir")],
 )  # fmt: skip
-def test_the_mean_of_other_runs_is_refused(part, field, save):
+def test_the_mean_of_other_runs_is_refused(part, field, save, tmp_path):
     first, second = ({part: {"_name": "x", field: value}} for value in ("one", "other"))
     with pytest.raises(UserError, match=rf"differ in {field}\.$"):
-        average([save("checkpoint1.pt", 1, **first), save("checkpoint2.pt", 1, **second)])
+        average([save("checkpoint1.pt", 1, **first), save("checkpoint2.pt", 1, **second)], tmp_path / "out.pt")
 
 
 def extended(module, name, new, rule):
@@ -121,12 +121,20 @@ def test_training_resumes(rule, run, train, tmp_path):
     assert resumed["model"][changed[0]].shape == after["model"][changed[0]].shape
 
 
+def longer_optimizer(path):
+    """The optimizer's state in the checkpoint, with 20 positions."""
+    out = path.with_name("longer.pt")
+    out.unlink(missing_ok=True)
+    extend_positions(path, 20, out)
+    return torch.load(out, weights_only=True)["last_optimizer_state"]
+
+
 def test_weights_that_are_saved_twice(run, tmp_path):
     """As fairseq does of a model on a GPU or in 16 bits, whose tied weights it copies one by one."""
     state = torch.load(run[2], weights_only=True)
     state["model"] = {name: tensor.clone() for name, tensor in state["model"].items()}
     torch.save(state, tmp_path / "copied.pt")
-    one, other = (extend_positions(p, 20).state["last_optimizer_state"] for p in (run[2], tmp_path / "copied.pt"))
+    one, other = map(longer_optimizer, (run[2], tmp_path / "copied.pt"))
     torch.testing.assert_close(one["state"], other["state"], rtol=0, atol=0)
 
 
@@ -139,10 +147,10 @@ def test_flat_masters_go_along(run, tmp_path):
     state["last_optimizer_state"]["state"] = {0: {**each[0], **flat}}
     state["last_optimizer_state"]["fp32_params"] = [flat["exp_avg"].clone()]
     torch.save(state, tmp_path / "flat.pt")
-    one, other = (extend_positions(p, 20).state["last_optimizer_state"] for p in (path, tmp_path / "flat.pt"))
+    one, other = map(longer_optimizer, (path, tmp_path / "flat.pt"))
     expected = torch.cat([slot["exp_avg"].flatten() for slot in one["state"].values()])
     assert torch.equal(other["state"][0]["exp_avg"], expected)
     assert torch.equal(other["fp32_params"][0], expected)
     state["last_optimizer_state"]["state"][0]["exp_avg"] = torch.zeros(7)
     torch.save(state, tmp_path / "other.pt")
-    assert not extend_positions(tmp_path / "other.pt", 20).optimizer
+    assert longer_optimizer(tmp_path / "other.pt") is None

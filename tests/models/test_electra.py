@@ -171,7 +171,7 @@ def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, f
     config = {key: value for key, value in weights.items() if key == "_name" or hasattr(TupeConfig, key)}
     config["generator_size"] = 2 / 3
     write_weights(tmp_path / "electra.pt", config, model.state_dict(), updates=7)
-    assert export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt") == name
+    export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt")
     exported = safe_load(tmp_path / "plain.pt")
     assert exported["cfg"]["model"]["_name"] == name
     assert "generator_size" not in exported["cfg"]["model"]

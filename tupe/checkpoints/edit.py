@@ -4,21 +4,20 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
+from tupe.checkpoints.load import model_config, open_checkpoint, write_state, write_weights
 from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
 from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA
-from tupe.util import UserError
+from tupe.util import UserError, check_new
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
-RULES = ("repeat", "interpolate")
 #: Makes those of named tensors longer that have positions.
 Extend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
@@ -34,14 +33,23 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
     return found[-number:]
 
 
-def average(paths: list[Path]) -> dict[str, Any]:
-    """Return the last checkpoint of `paths` without its optimizer, and with the mean of all parameters in float32.
+def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> str:
+    """Write the mean of checkpoints of a run, in float32 and without the optimizer.
 
     The mean of a run's last checkpoints translates better than the last alone (Vaswani et al., 6.1).
+
+    tupe convert average checkpoints/run average.pt --last 10
+
+    Args:
+        checkpoints: Checkpoints of a run, or with --last the run's folder.
+        out: New file.
+        last: Take the last so many checkpoints of the folder.
 
     Raises:
         UserError: the checkpoints are not of one run.
     """
+    check_new(out)
+    paths = checkpoints if last is None else last_checkpoints(checkpoints[0], last)
     total: dict[str, Tensor] = {}
     first: dict[str, Any] = {}
     for path in paths:
@@ -61,7 +69,8 @@ def average(paths: list[Path]) -> dict[str, Any]:
         mean = (total[name] / len(paths)).to(tensor.dtype) if tensor.is_floating_point() else tensor
         model[name] = shared.setdefault(at, mean)
     state["last_optimizer_state"] = None
-    return state
+    write_state(out, state)
+    return f"average of {len(paths)} checkpoints: {out}"
 
 
 def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,21 +80,22 @@ def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
     return {**cfg["model"], **of_task, "save_dir": saving.get("save_dir"), "seed": common.get("seed")}
 
 
-def export_discriminator(source: str | Path, target: str | Path) -> str:
-    """Write the discriminator's encoder in `source`, a checkpoint of `electra_<system>_<size>`, to `target`.
+def export_discriminator(checkpoint: Path, out: Path) -> str:
+    """Write the discriminator of an electra_SYSTEM_SIZE as the plain model SYSTEM_SIZE.
 
-    The result is of `<system>_<size>`, with the same fields, and has no language-model head: a `TupeModel` that loads
+    Fine-tuning takes the discriminator by itself. The new model has no language-model head: a `TupeModel` that loads
     it keeps its own, untrained, and leaves the discriminator's head aside. Heads for classification stay.
 
-    Returns:
-        the name of the model that was written.
+    Args:
+        checkpoint: Checkpoint of a model with a generator.
+        out: New file.
     """
-    checkpoint = open_checkpoint(source)
-    name = checkpoint.config._name.removeprefix(ELECTRA)
-    config = model_config(as_namespace(checkpoint.config), name)
-    weights = {key: tensor for key, tensor in checkpoint.weights.items() if not key.startswith("generator.")}
-    write_weights(Path(target), config, weights, updates=checkpoint.updates)
-    return name
+    opened = open_checkpoint(checkpoint)
+    name = opened.config._name.removeprefix(ELECTRA)
+    config = model_config(as_namespace(opened.config), name)
+    weights = {key: tensor for key, tensor in opened.weights.items() if not key.startswith("generator.")}
+    write_weights(out, config, weights, updates=opened.updates)
+    return f"wrote {out}, a {name} without a language-model head"
 
 
 class Axes(NamedTuple):
@@ -120,21 +130,23 @@ def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
     return torch.lerp(*ends, share).to(tensor.dtype)
 
 
-class Extended(NamedTuple):
-    """The new checkpoint, and what was done."""
+def extend_positions(
+    checkpoint: Path, number: int, out: Path, *, rule: Literal["repeat", "interpolate"] = "repeat"
+) -> str:
+    """Give a checkpoint more positions than it was trained with, also in its optimizer's state.
 
-    state: dict[str, Any]  # for `torch.save`
-    old: int  # how many positions there were
-    changed: list[str]  # the parameters that have become longer
-    optimizer: bool  # whether its state went along
+    Relative terms extend beyond the distances that they know. Absolute terms repeat or interpolate their rows after
+    [CLS]. Training resumes from the new checkpoint, with longer sequences from the beginning of the epoch.
 
+    tupe convert positions checkpoints/tupe_a_base/checkpoint_last.pt 1024 longer.pt
 
-def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0]) -> Extended:
-    """Give the model in `checkpoint` more positions; its optimizer state and the rest go along.
-
-    Parameters with a row for each position have the rows after `[CLS]` repeated, or interpolated. Terms of distances
-    go on. Training resumes from the checkpoint, with sequences of the new length from the beginning of the epoch.
+    Args:
+        checkpoint: Encoder or ELECTRA of this plugin.
+        number: New number of positions, [CLS] included.
+        out: New file.
+        rule: What absolute positions do.
     """
+    check_new(out)
     opened = open_checkpoint(checkpoint)
     state, old, weights = opened.state, opened.config.max_positions, opened.weights
     fields = dataclasses.asdict(opened.config)
@@ -147,7 +159,7 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     }
 
     def extended(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        longer = {name: axes.extend(named[name], old, positions, rule) for name, axes in found.items() if name in named}
+        longer = {name: axes.extend(named[name], old, number, rule) for name, axes in found.items() if name in named}
         return {**named, **longer}
 
     # the model says which parameters are shared: of a model on a GPU, fairseq saves these twice
@@ -163,12 +175,18 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
             extra[copy] = extended(extra[copy])
     if isinstance(extra.get("train_iterator"), dict):  # of other blocks of text
         extra["train_iterator"]["iterations_in_epoch"] = 0
-    state["cfg"]["model"]["max_positions"] = positions
+    state["cfg"]["model"]["max_positions"] = number
     task = state["cfg"].get("task") or {}
     for name in ("tokens_per_sample", "max_positions"):
         if isinstance(task.get(name), int):
-            task[name] = positions
-    return Extended(state, old, list(found), optimizer is not None)
+            task[name] = number
+    write_state(out, state)
+    done = [f"{old} to {number} positions: {out}", *(f"  {name} {[*state['model'][name].shape]}" for name in found)]
+    if not found:
+        done.append("  no parameter has rows for positions: the relative terms go on")
+    if optimizer is None:
+        done.append("warning: the optimizer's state is not in it: resume with --reset-optimizer")
+    return "\n".join(done)
 
 
 def _longer_optimizer(saved: Any, weights: Mapping[str, Tensor], extended: Extend) -> dict[str, Any] | None:

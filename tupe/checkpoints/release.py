@@ -5,6 +5,7 @@ row `i + 1`. Its relative table has 33 rows: T5's 32 buckets, of which T5 never 
 `[CLS]` to the others; and row 32 for the others to `[CLS]`.
 """
 
+import shlex
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,10 +80,14 @@ def load_release(path: str | Path) -> TupeModel:
     return model.eval()
 
 
-def convert_release(source: str | Path, target: str | Path) -> None:
-    """Write the release's checkpoint `source` as one of ours, for `--restore-file` and `TupeModel.from_pretrained`.
+def convert_release(checkpoint: Path, out: Path) -> str:
+    """Convert a checkpoint of the TUPE authors' release, TUPE-A or TUPE-R, without running code in the file.
 
-    The optimizer's state is left behind: pass `--reset-optimizer --reset-dataloader --reset-meters`, or
-    `--finetune-from-model`.
+    The optimizer's state is left behind: train on with `--finetune-from-model`.
+
+    Args:
+        checkpoint: Checkpoint of the authors' code.
+        out: New file.
     """
-    write_checkpoint(Path(target), load_release(source), "tupe_base")
+    write_checkpoint(out, load_release(checkpoint), "tupe_base")
+    return f"wrote {out}; fine-tune it with: tupe finetune TASK {shlex.quote(str(out))} DATA"

@@ -13,6 +13,7 @@ import torch
 
 from tupe.attention import BACKENDS, biased_attention
 from tupe.attention.kernels.check import errors
+from tupe.util import UserError
 
 PACKAGES = ("torch", "triton", "fairseq-fixed", "hydra-core", "omegaconf", "numpy", "transformers", "sentencepiece")
 
@@ -22,16 +23,21 @@ OPTIONS = (
 )
 
 
-def examine(say: Callable[[str], None] = print) -> bool:
-    """Print a line for each examination. Return whether none failed."""
-    well = True
+def doctor() -> None:
+    """Examine this machine: versions, imports, the attention backends, a training step.
+
+    Raises:
+        UserError: something does not work.
+    """
+    failed = 0
     for name, examination in examinations():
         try:
-            say(f"ok       {name}: {examination()}")
+            print(f"ok       {name}: {examination()}")
         except Exception as error:  # anything may be wrong with this machine, and the next examination follows
-            well = False
-            say(f"failed   {name}: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
-    return well
+            failed += 1
+            print(f"failed   {name}: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}")
+    if failed:
+        raise UserError(f"{failed} of these do not work on this machine.")
 
 
 def examinations() -> Iterator[tuple[str, Callable[[], str]]]:

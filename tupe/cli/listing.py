@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from enum import EnumMeta
+from typing import Literal
+
+from typer import Option
 
 from tupe.systems import (
     ALIASES,
@@ -22,6 +25,27 @@ KINDS = {
     "translation": ("seq2seq_", SEQ2SEQ_SYSTEMS, SEQ2SEQ_SIZES),
 }
 _FIELDS = ("absolute", "relative", "reset", "segment", "sharing")
+
+
+def systems(
+    kind: Literal["encoder", "electra", "translation"] = Option("encoder", help="Kind of models."),
+    flags: bool = Option(False, "--flags", help="Explain the flags that make a system instead."),
+    parameters: bool = Option(False, "--parameters", help="Count the parameters too."),
+    vocab_size: int = Option(32_768, help="Symbols, for the count."),
+    max_positions: int = Option(512, help="Positions, for the count."),
+) -> None:
+    """Print the named systems with their fields.
+
+    The models are SYSTEM_SIZE, electra_SYSTEM_SIZE with a generator, and seq2seq_SYSTEM_SIZE for translation.
+
+    tupe systems --parameters --vocab-size 50000
+    """
+    if flags:
+        print_flags()
+        return
+    print_systems(kind)
+    if parameters:
+        print_parameters(kind, vocab_size, max_positions)
 
 
 def print_systems(kind: str) -> None:

@@ -1,10 +1,114 @@
-"""Run a command of `tupe`."""
+"""Run a command of `tupe`: a function of the package, whose parameters and docstring are the command's."""
 
+import importlib
+import inspect
 import logging
+import re
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
 
-from tupe.cli.commands import app
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import ParameterInfo
+
 from tupe.util import UserError, import_own
+
+#: Command -> the function, which is imported when the command runs, and its line in `tupe --help`.
+COMMANDS = {
+    "prepare-corpus": ("tupe.cli.data:prepare_corpus", "Clean text, learn a vocabulary and encode."),
+    "prepare-glue": ("tupe.cli.data:prepare_glue", "Prepare tasks of GLUE, or of your own."),
+    "prepare-qa": ("tupe.cli.data:prepare_qa", "Prepare extractive question answering."),
+    "prepare-translation": ("tupe.cli.data:prepare_translation", "Prepare parallel text."),
+    "plan": ("tupe.cli.training:plan", "Print the size and hours of a training."),
+    "pretrain": ("tupe.cli.training:pretrain", "Pre-train a model, or train a translator."),
+    "finetune": ("tupe.finetune.finetune:finetune", "Fine-tune a checkpoint on one task."),
+    "sweep": ("tupe.cli.training:sweep", "Fine-tune a checkpoint on a benchmark."),
+    "table": ("tupe.cli.training:table", "Print the table of sweeps."),
+    "predict": ("tupe.cli.training:predict", "Predict test sets, and score them."),
+    "qa-score": ("tupe.cli.data:qa_score", "Score answers by the official rules."),
+    "systems": ("tupe.cli.listing:systems", "Print the named systems with their fields."),
+    "describe": ("tupe.cli.models:describe", "Print a model's equation, parameters and cost."),
+    "plot": ("tupe.cli.figures:plot", "Draw one of the papers' figures."),
+    "report": ("tupe.cli.figures:report", "Compare models on one HTML page."),
+    "loss-by-length": ("tupe.cli.figures:loss_by_length", "Print the loss in windows of several lengths."),
+    "import": ("tupe.cli.models:import_", "Import a model of fairseq or Transformers."),
+    "warm-start": ("tupe.cli.models:warm_start", "Give a trained model other positions."),
+    "export": ("tupe.cli.models:export", "Write a model for Hugging Face Transformers."),
+    "export-onnx": ("tupe.cli.models:export_onnx", "Write an exported model as an ONNX graph."),
+    "convert average": ("tupe.checkpoints.edit:average", "Average checkpoints of a run."),
+    "convert positions": ("tupe.checkpoints.edit:extend_positions", "Give a checkpoint more positions."),
+    "convert electra": ("tupe.checkpoints.edit:export_discriminator", "Take the discriminator out of an ELECTRA."),
+    "convert release": ("tupe.checkpoints.release:convert_release", "Convert a checkpoint of the authors' code."),
+    "doctor": ("tupe.cli.doctor:doctor", "Examine this machine."),
+    "user-dir": ("tupe.util:user_dir", "Print the folder for fairseq's --user-dir."),
+    "config-dir": ("tupe.util:config_dir", "Print the folder of the configurations."),
+}
+_SETTINGS = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+_SECTIONS = re.compile(r"\n\n(?:Args|Returns|Raises):\n")
+
+
+def command(function: Callable[..., Any]) -> TyperCommand:
+    """Make a command of a function. The command prints what the function returns.
+
+    Positional parameters become arguments, and keyword-only ones options. `Args:` in the docstring is their help. A
+    `Sequence` is any number of arguments. A default may be typer's own `Argument` or `Option`.
+    """
+    text, *sections = _SECTIONS.split(inspect.getdoc(function))
+    about = dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", "\n".join(sections), re.MULTILINE))
+    hints, parameters = get_type_hints(function), []
+    for name, parameter in inspect.signature(function).parameters.items():
+        default, option = parameter.default, parameter.kind is parameter.KEYWORD_ONLY
+        if get_origin(hints[name]) is Sequence:
+            hints[name], default = list[get_args(hints[name])], []
+        if not isinstance(default, ParameterInfo):
+            make = typer.Option if option else typer.Argument
+            flag = [f"--{name.replace('_', '-')}"] if option else []  # typer adds --no-NAME to a flag without a name
+            default = make(... if default is parameter.empty else default, *flag, help=about.get(name))
+        parameters.append(parameter.replace(default=default))
+
+    def run(*args: Any, **options: Any) -> None:
+        if (result := function(*args, **options)) is not None:
+            print(result)
+
+    run.__annotations__, run.__signature__ = hints, inspect.Signature(parameters)
+    app = typer.Typer(add_completion=False, **_SETTINGS)
+    app.command(help=re.sub(r"\n\n(?=tupe )", "\n\n\b\n", text))(run)  # the lines of an example stay as they are
+    return typer.main.get_command(app)
+
+
+class Lazy(TyperGroup):
+    """Commands whose functions are imported when they run."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple:
+        """Return the name, the command and the arguments of a command line."""
+        name, found, rest = super().resolve_command(ctx, args)
+        if not isinstance(found, TyperGroup):
+            found = load(f"convert {name}" if self.name == "convert" else name)
+        return name, found, rest
+
+
+def load(name: str) -> TyperCommand:
+    """Import the function of a command, and make the command."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    return command(getattr(importlib.import_module(module), function))
+
+
+app = typer.Typer(
+    cls=Lazy,
+    help="Pre-train, compare and export encoders with TUPE's, DIET's and other position encodings.",
+    no_args_is_help=True,
+    **_SETTINGS,
+)
+convert = typer.Typer(cls=Lazy, help="Write a checkpoint in another form.", no_args_is_help=True, **_SETTINGS)
+app.add_typer(convert, name="convert")
+for _name, (_, _text) in COMMANDS.items():
+    _group = convert if _name.startswith("convert ") else app
+    _group.command(_name.removeprefix("convert "), help=_text)(lambda: None)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq.dataclass.initialize import hydra_init
@@ -15,19 +16,28 @@ from omegaconf import DictConfig
 
 from tupe.finetune.benchmarks import TESTS, settings
 from tupe.finetune.predict import predict
-from tupe.finetune.runs import RESULT, Result, quoted
+from tupe.finetune.runs import RESULT, Result, quoted, result
 from tupe.util import config_dir, run_folder, sha256, user_dir, visible_gpus, write_json
 
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{[^{}]*\})$", re.MULTILINE)
 
 
-def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Path:
-    """Fine-tune a checkpoint in this process, or resume an interrupted run; a finished run is left as it is.
+def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] = ()) -> str:
+    """Fine-tune a checkpoint on one task with the papers' settings.
 
-    `data` is the prepared task, or the folder of all tasks; `overrides` are `key=value` of `configs/finetuning`.
+    The command prints the `fairseq-hydra-train` command that it runs in this process. The same command resumes an
+    interrupted run, and a finished run is left as it is.
+
+    tupe finetune CoLA checkpoints/tupe_a_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
+
+    Args:
+        task: Task of GLUE, XNLI, SQuAD, TyDiQA, or one of your own.
+        checkpoint: Checkpoint of this plugin.
+        data: Prepared task, or the folder of all.
+        overrides: Changes of the configuration, `key=value` of `configs/finetuning`.
 
     Returns:
-        The folder of the run, with `result.json`.
+        The result, and the folder of the run, with `result.json`.
 
     Raises:
         UserError: the folder has a run of another checkpoint, other data or other settings.
@@ -48,10 +58,10 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> P
             found.metrics.update(test(folder, [data.parent / name for name in TESTS.get(task, ())]))
             write_json(folder / RESULT, found._asdict())
             (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it
-    return folder
+    return f"{task}: {result(folder)}, in {folder}"
 
 
-def arguments(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> tuple[str, list[str]]:
+def arguments(task: str, checkpoint: Path, data: Path, overrides: Sequence[str]) -> tuple[str, list[str]]:
     """Return the configuration's name, and its overrides, where a later one takes the place of an earlier one."""
     name, chosen = settings(task, data, overrides)
     folder = f"runs/finetuning/{checkpoint.absolute().parent.name}-{checkpoint.stem}/{task}"
