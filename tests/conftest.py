@@ -60,7 +60,6 @@ SLOW = (
     "hf/test_export",
     "checkpoints/test_tokenizer",
     "checkpoints/warm_start/test_made",
-    "cli/test_user_dir",
     "cli/test_systems",
     "data/test_languages",
     "data/test_corpus",
