@@ -31,7 +31,7 @@ def describe(
         args, vocab_size = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
     else:
         args = with_fields(model, fields)
-        args.max_positions = args.max_positions or max_positions
+        args.max_positions = getattr(args, "max_positions", None) or max_positions
     print("\n".join(describe(args, vocab_size)))
 
 

@@ -128,7 +128,6 @@ def predict(
     checkpoint: Path = CHECKPOINT,
     data: Path = Argument(help="Prepared task, such as data/glue/RTE."),
     out: Path = FOLDER,
-    partial: bool = Option(False, "--partial", help="Accept test sets with other row counts than published."),
     splits: Values = listed(str, "Questions: splits; all test sets by default."),
     doc_stride: int | None = Option(None, help="Questions: tokens from window to window."),
     max_query: int | None = Option(None, help="Questions: tokens of the longest question."),
@@ -145,5 +144,5 @@ def predict(
 
     given = {"splits": splits, "doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
     questions = {name: value for name, value in given.items() if value}
-    for path, scores in predict(checkpoint, data, out, partial, **questions).items():
+    for path, scores in predict(checkpoint, data, out, **questions).items():
         print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")

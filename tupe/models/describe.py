@@ -10,7 +10,7 @@ from tupe.encoder.build import num_products
 from tupe.models.config import named
 from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import as_namespace
-from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_of
+from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, SEQ2SEQ_NAMES, system_fields, system_of
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
@@ -105,9 +105,14 @@ def describe(args: Namespace, symbols: int) -> list[str]:
     def whence(field: str) -> str:
         return f"given; {name} has {getattr(usual, field)}" if field in given else f"from {name}"
 
-    model, length = build(args, symbols), args.max_positions
+    model, length, cost = build(args, symbols), args.max_positions, []
     count = size_of(model)
-    operations = training_flops(model, length, length, round(0.15 * length)) // length
+    if name not in SEQ2SEQ_NAMES:
+        operations = training_flops(model, length, length, round(0.15 * length)) // length
+        cost = [
+            f"cost: {operations:,} operations a token of training, in sequences of {length} with 15% predicted "
+            "(what position terms add: docs/systems.md)"
+        ]
     return [
         f"model: {full_name(args)}",
         f"system: {system(args)}",
@@ -115,8 +120,7 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         f"parameters: {count.total:,}, of the position encoding {count.position:,}"
         f"{f', of the generator alone {count.generator:,}' if count.generator else ''} "
         f"({symbols:,} symbols, {length} positions)",
-        f"cost: {operations:,} operations a token of training, in sequences of {length} with 15% predicted "
-        "(what position terms add: docs/systems.md)",
+        *cost,
         *(
             f"  {field}={getattr(args, field)} ({whence(field)})"
             for field in system_fields(type(usual), kind="encoding")
