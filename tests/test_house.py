@@ -16,18 +16,18 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1115, "attention": 1830, "checkpoints": 2165, "cli": 1390, "criterions": 595, "data": 2415,
-    "encoder": 705, "finetune": 905, "hf": 1213, "models": 1690, "optim": 410, "patches": 1135,
-    "position": 1295, "tasks": 413, "": 680,
+    "analysis": 1110, "attention": 1825, "checkpoints": 2170, "cli": 1320, "criterions": 555, "data": 2410,
+    "encoder": 705, "finetune": 845, "hf": 1215, "models": 1650, "optim": 375, "patches": 1115, "position": 1295,
+    "tasks": 410, "": 620,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 18_630, "tests/**/*.py": 18_370, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
+    "tupe/**/*.py": 17_600, "tests/**/*.py": 17_600, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
     "scripts/**/*.sh": 414, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_400,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.66  # of the syntax tree, in a line of `tupe/`, as in 69687301: lines are not saved by writing denser
-PAIRS = 78  # of rooms, one of which imports from the other
+PAIRS = 76  # of rooms, one of which imports from the other
 #: Rooms on a circle of imports, the faces below and what they bring in.
 CIRCLE = {"models", "plugin", "tasks"}
 #: From the bottom.
