@@ -186,7 +186,7 @@ class Encoder(EncoderBase):
             pairs: whether any sequence has two segments, if the caller knows it; `None` to look.
 
         Returns:
-            The features `(B, T, d)`, meaningless at padding, and the `L + 1` padding states `(B, T, d)` or `None`.
+            The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
 
         Raises:
             ValueError: for a sequence longer than `max_positions`.

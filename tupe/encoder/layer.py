@@ -62,7 +62,6 @@ class Attention(nn.Module):
     def __init__(self, args: Namespace, num_terms: int) -> None:
         super().__init__()
         width, self.num_heads = args.encoder_embed_dim, args.encoder_attention_heads
-        assert width % self.num_heads == 0, f"{self.num_heads} heads do not divide the width {width}"
         self.scale = 1 / math.sqrt(num_terms * (width // self.num_heads))
         self.dropout, self.backend = args.attention_dropout, args.attention_backend
         self.qkv_proj = Linear(width, 3 * width)

@@ -10,7 +10,7 @@ from tupe.encoder.build import num_products
 from tupe.models.config import named
 from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import as_namespace
-from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, SEQ2SEQ_NAMES, system_fields, system_of
+from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, TRANSLATORS, system_fields, system_of
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
@@ -107,7 +107,7 @@ def describe(args: Namespace, symbols: int) -> list[str]:
 
     model, length, cost = build(args, symbols), args.max_positions, []
     count = size_of(model)
-    if name not in SEQ2SEQ_NAMES:
+    if name not in TRANSLATORS:
         operations = training_flops(model, length, length, round(0.15 * length)) // length
         cost = [
             f"cost: {operations:,} operations a token of training, in sequences of {length} with 15% predicted "

@@ -25,8 +25,7 @@ class Rotary(nn.Module):
     def __init__(self, head_dim: int, dims: int = -1, base: float = 10_000.0) -> None:
         super().__init__()
         self.width = head_dim if dims == -1 else dims
-        fits = self.width % 2 == 0 and self.width <= head_dim
-        assert fits, f"{dims} of {head_dim} dimensions cannot rotate in pairs"
+        assert self.width % 2 == 0, f"{self.width} dimensions cannot rotate in pairs"
         self.base = base
 
     def forward(self, position: Tensor) -> Tensor:
