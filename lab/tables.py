@@ -69,7 +69,7 @@ class Results:
 
     @property
     def systems(self) -> list[str]:
-        """Those of `trained` that are no variants of a system, and the model without positions."""
+        """Return the systems in `trained` without their variants, and the model without positions."""
         return [name for name in self.trained if name in (CONTROL, self.design.model(name))]
 
     @property
@@ -168,7 +168,7 @@ def pretraining(results: Results) -> list[str]:
 
 
 def everything(*studies: Results) -> list[str]:
-    """Write the systems of several studies, the lowest loss first, each beside TUPE-A of its own study."""
+    """Write the systems of several studies by loss, with the difference of each from TUPE-A in its study."""
     rows = []
     for results in studies:
         for name in results.systems:

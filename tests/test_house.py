@@ -22,7 +22,7 @@ ROOMS = {
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 17_600, "tests/**/*.py": 17_600, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
+    "tupe/**/*.py": 17_590, "tests/**/*.py": 17_580, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
     "scripts/**/*.sh": 414, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_400,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

@@ -56,7 +56,7 @@ def test_the_reset_changes_row_and_column_of_cls_alone(made):
         ("bert_a_tiny", {}, ["added to the words"]),
         ("tupe_tiny", {}, ["untied"]),
         ("diet_abs_tiny", {"absolute": "low_rank_input"}, ["added to the words", "low rank, query", "low rank, key"]),
-        ("diet_abs_lin_tiny", {}, ["low rank, query"]),  # a Linformer's keys are no positions
+        ("diet_abs_lin_tiny", {}, ["low rank, query"]),  # the keys of a Linformer are not positions
     ],
 )
 def test_similarities_are_cosines_of_every_table(name, fields, names, made):

@@ -142,7 +142,7 @@ def test_no_keys_give_zeros(backend):
 @pytest.mark.parametrize("backend", [*BACKENDS, "auto"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_terms_are_their_bias(backend, causal):
-    """Of all positions, and of the last alone, whose first row is not that of `[CLS]`."""
+    """For all queries, and for the last three, whose first row is not the row of `[CLS]`."""
     (query, key, value, _), _ = inputs(2, 2, 7, 7, 8, torch.float64, False, 5)
     query, key, value = query.float(), key.float(), value.float()
     factors = torch.randn(2, 2, 7, 5, generator=torch.Generator().manual_seed(1))

@@ -21,7 +21,7 @@ def training(data="DATA", overrides=(), config="base", model=None, batch=None, p
 
 
 def settings(*arguments, **more):
-    """What Hydra reads from the command line; the last one of a key counts."""
+    """Return the overrides in a printed command as Hydra reads them. The last value of a key counts."""
     parsed = OverridesParser.create().parse_overrides(training(*arguments, **more).settings)
     return {one.key_or_group: one.value() for one in parsed}
 

@@ -8,7 +8,7 @@ from tupe.cli.main import COMMANDS, load
 
 
 def test_help_lists_every_command_and_imports_none():
-    """What a user waits for on `tupe --help`."""
+    """`tupe --help` imports neither PyTorch nor fairseq."""
     code = """
 import sys
 from tupe.cli.main import main

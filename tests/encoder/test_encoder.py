@@ -96,7 +96,7 @@ def outputs(model, tokens):
 
 @pytest.mark.parametrize(("name", "fields"), PARTS + WHOLE)
 def test_attention_that_takes_parts_is_the_same_model(build, pairs, name, fields, monkeypatch):
-    """Unless layers add to the bias, its keys are no positions, or a window cuts it."""
+    """Except where layers add to the bias, where its keys are not positions, and under a window."""
     model = build(name, **fields).double()
     whole = outputs(model, pairs)
     monkeypatch.setattr(module, "takes_parts", lambda *_: True)

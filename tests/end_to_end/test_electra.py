@@ -68,7 +68,7 @@ def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
     done = finetune("STS-B", whole[0] / "checkpoint_last.pt", glue, *keys)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("STS-B: pearson ")
-    assert "the checkpoint is a discriminator, without a language-model head" in done.stdout
+    assert "the checkpoint has no language-model head (ELECTRA): it is untrained" in done.stdout
     state = torch.load(tmp_path / "sts-b/checkpoint_best.pt", weights_only=True)
     groups = state["last_optimizer_state"]["param_groups"]
     rates = [group["lr"] for group in groups]

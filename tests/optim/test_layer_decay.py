@@ -77,10 +77,6 @@ def test_terms_of_all_layers_in_one_tensor_have_each_its_layers_rate(name, field
         assert moved.tolist() == pytest.approx([0.02 * 0.125, 0.02 * 0.25, 0.02 * 0.5], rel=1e-3), name
 
 
-def test_layers_that_share_have_no_tensor_of_all():
-    assert head_axes(small_model("tupe_r_tiny", small_dictionary(), encoder_layers=3)) == {}
-
-
 @pytest.mark.parametrize("name", ["adam", "fused_adamw"])
 @pytest.mark.parametrize("precision", WRAPPERS)
 def test_every_parameter_moves_by_its_share(name, precision):
@@ -132,12 +128,6 @@ def test_resumed_bit_for_bit(name, precision):
     run(whole, params, of_whole, 6, 12)
     run(resumed, own, rates, 6, 12)
     same(own, params)
-
-
-def test_no_decay_is_one_group():
-    optimizer, _ = wrapped("adam", "fp32")
-    schedule(optimizer, layer_decay=1.0).step_update(3)
-    assert len(optimizer.param_groups) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -9,10 +9,6 @@ import pytest
 import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
-from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
-    PolynomialDecayLRSchedule,
-    PolynomialDecayLRScheduleConfig,
-)
 from fairseq.optim.sgd import SGD
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,17 +81,6 @@ def test_values_of_a_run_in_updates():
     assert [lr.step_update(u) for u in (7, 10, 11)] == [0.25, 0.0, 0.0]
 
 
-@given(st.integers(2, 2000), st.data())
-def test_equals_polynomial_decay_of_the_same_run(total, data):
-    warmup = data.draw(st.integers(0, total - 1))
-    done = data.draw(st.integers(0, total + 1))
-    config = PolynomialDecayLRScheduleConfig(warmup_updates=warmup, total_num_update=total, lr=[0.5])
-    theirs = PolynomialDecayLRSchedule(OmegaConf.structured(config), optimizer())
-    assert schedule(max_update=total, warmup_updates=warmup).step_update(done) == pytest.approx(
-        theirs.step_update(done), abs=1e-12
-    )
-
-
 @given(
     number=st.integers(2, 30),
     workers=st.integers(1, 4),
@@ -145,23 +130,6 @@ def test_an_overflow_shortens_the_run():
     assert updates == 7
     assert rates[-1] == 0.0
     assert rates[-2] == pytest.approx(0.5 / 7)
-
-
-def test_another_shard_changes_what_is_left():
-    lr = schedule(max_epoch=2)
-    iterator = batches(4)
-    lr.follow(iterator)
-    assert lr.total_updates(0) == 8
-    for _ in iterator.next_epoch_itr(shuffle=False):
-        pass
-    lr.follow(batches(7, epoch=2))
-    assert lr.total_updates(4) == 11
-
-
-def test_other_workers_change_what_is_left():
-    lr = schedule(max_epoch=4)
-    lr.follow(batches(12, workers=3, epoch=3))
-    assert lr.total_updates(24) == 24 + 8
 
 
 def test_the_trainer_shows_its_iterator(monkeypatch):

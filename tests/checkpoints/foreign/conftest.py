@@ -124,9 +124,9 @@ def in_2019(state):
 
 @pytest.fixture(scope="session")
 def released(bytes_of_text, tmp_path_factory):
-    """`released()`: a folder as fairseq's `roberta.base`, the tokenizer beside it, and its model.
+    """`released()` makes a folder like fairseq's `roberta.base` with its tokenizer, and returns it with the model.
 
-    `lines` are those of another dictionary.
+    `lines` replace those of the dictionary.
     """
 
     def make(change=lambda state: state, heads=(), lines=None, **options):

@@ -69,7 +69,7 @@ def test_features_of_a_pair_of_texts(kind, fields, saved, tmp_path):
 @pytest.mark.parametrize(("kind", "head"), [("bert", ""), ("roberta", ""), ("electra", "ForPreTraining")])
 @torch.no_grad()
 def test_an_encoder_alone(kind, head, saved, tmp_path):
-    """Its language-model head is this model's, untrained."""
+    """The import gets a language-model head that is untrained."""
     folder, original = saved(kind, head or "ForMaskedLM", base=not head)
     lines = import_model(folder, tmp_path / "out")
     assert "untrained: the language-model head, which the folder lacks" in lines

@@ -1,4 +1,4 @@
-"""What other commands make of an imported model: a corpus, a fine-tuning, predictions, an export."""
+"""Commands that take an imported model: prepare a corpus, fine-tune, predict, export."""
 
 import pytest
 import torch
