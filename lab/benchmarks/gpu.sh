@@ -1,34 +1,35 @@
 #!/usr/bin/env bash
-# Checks and measures on this machine's GPU, without a network, into one folder, most important first:
+# Checks and measures on this machine's GPU in 8 minutes, without a network, into one folder, most important first:
 #   bash lab/benchmarks/gpu.sh [--dry-run] [FOLDER]
-# attention says whether the Triton kernels stay, by the rule of docs/dev/kernels.md; then their tests, and whole models. FOLDER is
-# runs/gpu by default. Everything but model needs only PyTorch and Triton. --dry-run runs it in small on the CPU and measures nothing.
+# It needs PyTorch and Triton, and Transformers for whole models, but no fairseq. FOLDER is runs/gpu by default. The
+# rule of docs/dev/kernels.md for the Triton kernels is the last line of attention.log and dropout.log. --dry-run runs
+# everything in small on the CPU and measures nothing. On Hopper set TRITON_PTXAS_PATH to a ptxas of CUDA 13.3 or later.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
-python=${PYTHON:-python3} small_attention=() small_model=() tests=(tests/attention)
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+python=${PYTHON:-python3} check=() cases=(32x512 32x128 8x2048) attention=() model=()
 if [ "${1-}" = --dry-run ]; then
     shift
-    export TRITON_INTERPRET=1 CUDA_VISIBLE_DEVICES=''
-    small_attention=(--cases 2x16 --heads 2 --width 16 --rounds 1 --warm-up 0 --steps 1 --rivals sdpa factors triton)
-    small_model=(--sizes tiny --batch 1 --length 16 --vocab-size 64 --rounds 1 --warm-up 0 --steps 1 --rivals tupe)
-    tests=(--version)
+    export TRITON_INTERPRET=1 CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1
+    round=(--rounds 1 --warm-up 0 --steps 1)
+    check=(--lengths 33 --width 16 --dtypes bfloat16 --backends sdpa factors triton) # FlexAttention has no backward
+    cases=(2x16) attention=(--heads 2 --width 16 "${round[@]}" --rivals sdpa factors triton)
+    model=(--layers 1 --width 32 --batch 2 --length 16 --vocab-size 64 "${round[@]}")
 fi
 folder=${1:-runs/gpu} failed=()
 mkdir -p "$folder"
-step() { # NAME COMMAND...: ended after 10 minutes; the others go on
-    local name=$1
-    shift
+step() { # SECONDS NAME COMMAND...: ended after SECONDS, and the others go on
+    local limit=$1 name=$2
+    shift 2
     echo "== $name"
-    timeout 600 "$python" "$@" 2>&1 | tee "$folder/$name.log" || failed+=("$name")
+    timeout "$limit" "$python" "lab/benchmarks/$@" 2>&1 | tee "$folder/$name.log" || failed+=("$name")
 }
-step attention lab/benchmarks/attention.py --output "$folder/attention" "${small_attention[@]}"
-step dropout lab/benchmarks/attention.py --dropout 0.1 --output "$folder/dropout" "${small_attention[@]}"
-step tests -m pytest -q -p no:cacheprovider "${tests[@]}"
-step backends lab/benchmarks/model.py --modes training --output "$folder/backends" \
-    --rivals tupe_a_triton tupe_a_factors tupe_a_sdpa "${small_model[@]}"
-step flex lab/benchmarks/model.py --modes training --attention-dropout 0 --output "$folder/flex" \
-    --rivals tupe_a_triton tupe_a_factors tupe_a_sdpa tupe_a_flex "${small_model[@]}"
-step model lab/benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model" "${small_model[@]}"
+step 70 correctness correctness.py "${check[@]}"
+step 100 attention attention.py --cases "${cases[@]}" --output "$folder/attention" "${attention[@]}"
+step 60 dropout attention.py --dropout 0.1 --cases "${cases[0]}" --output "$folder/dropout" "${attention[@]}"
+step 150 steps steps.py --output "$folder/steps" "${model[@]}"
+step 60 ragged steps.py --ragged --output "$folder/ragged" "${model[@]}"
+step 40 dropout_free steps.py --attention-dropout 0 --rivals tupe_a 'tupe_a, flex' 'tupe_a, triton' \
+    --output "$folder/dropout_free" "${model[@]}"
 [ ${#failed[@]} -eq 0 ] || { echo "gpu.sh: FAILED in ${failed[*]} (see $folder)" && exit 1; }
 echo "gpu.sh: done (see $folder)"

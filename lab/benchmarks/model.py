@@ -39,9 +39,7 @@ from torch import Tensor, nn
 from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
 
 MODES = ("training", "inference")
-#: One model by several backends of its attention: rival -> (system, backend).
-BY_BACKEND = {f"tupe_a_{backend}": ("tupe_a", backend) for backend in ("triton", "factors", "sdpa", "flex")}
-OURS = (*SYSTEMS, *ALIASES, "tupe_compiled", *BY_BACKEND)
+OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
 AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
 
 
@@ -59,7 +57,6 @@ def arguments(argv: Sequence[str] | None = None) -> Namespace:
     add("--pairs", action="store_true", help="sentence pairs, for what segments cost")
     add("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
     add("--backend", default="auto", help="--attention-backend of this package's models (default: auto)")
-    add("--attention-dropout", type=float, help="of this package's models (default: the model's, 0.1)")
     add("--profile", action="store_true", help="instead: where the first model's step spends its time")
     add("--output", type=Path, help="folder for model.json and model.md")
     add("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
@@ -99,10 +96,8 @@ def build(args: Namespace) -> tuple[nn.Module, Any]:
     from tupe.models import TupeModel
     from tupe.models.config import named
 
-    system, backend = BY_BACKEND.get(args.rival, (args.rival.removesuffix("_compiled"), args.backend))
-    fields |= {"attention_backend": backend, "compile": args.rival.endswith("_compiled")}
-    if args.attention_dropout is not None:
-        fields["attention_dropout"] = args.attention_dropout
+    system = args.rival.removesuffix("_compiled")
+    fields |= {"attention_backend": args.backend, "compile": args.rival.endswith("_compiled")}
     return TupeModel.build_model(named(f"{system}_{args.size}", **fields), task), dictionary
 
 
@@ -242,7 +237,7 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     records = []
     for name in rivals:
         found = spread(times[name])
-        record = {"size": size, "mode": mode, "rival": name, "attention_dropout": args.attention_dropout}
+        record = {"size": size, "mode": mode, "rival": name}
         record["milliseconds"] = [1000 * value for value in found]
         record["tokens_per_second"] = args.batch * args.length / found[1]
         record["time_over_first"] = spread([own / first for own, first in zip(times[name], times[rivals[0]])])
@@ -259,8 +254,7 @@ def shown(rival: str) -> str:
     names |= {"roberta": "RoBERTa, fairseq's", "roberta_fused": "RoBERTa, fairseq's, fused_adamw"}
     if rival in names:
         return names[rival]
-    system, backend = BY_BACKEND.get(rival, (rival, ""))
-    return f"{DESCRIPTIONS[ALIASES.get(system, system)][0]}, ours{backend and f', {backend}'}"
+    return f"{DESCRIPTIONS[ALIASES.get(rival, rival)][0]}, ours"
 
 
 def table(records: list[dict[str, Any]]) -> str:
@@ -283,10 +277,9 @@ def table(records: list[dict[str, Any]]) -> str:
 
 def conditions(args: Namespace) -> str:
     """Say in one line on which machine what was run."""
-    dropout = "" if args.attention_dropout is None else f"attention dropout {args.attention_dropout}, "
     return (
         f"{machine(args.device)}, {args.dtype}, {args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} "
-        f"tokens, vocabulary {args.vocab_size}, backend {args.backend}, {dropout}{args.rounds} rounds of {args.steps} "
+        f"tokens, vocabulary {args.vocab_size}, backend {args.backend}, {args.rounds} rounds of {args.steps} "
         f"steps, {args.clock} time"
     )
 

@@ -28,5 +28,19 @@ def test_attention(tmp_path):
     script = BENCHMARKS / "attention.py"
     run(sys.executable, script, *small, *SHORT, "--rivals", *rivals, "--output", tmp_path, PYTHONPATH=str(ROOT))
     records = json.loads((tmp_path / "attention.json").read_text())["records"]
-    assert [record["rival"] for record in records] == 2 * ["no_bias", *rivals]
-    assert not any("missing" in record for record in records)
+    assert [record["rival"] for record in records] == 2 * ["flash", "cudnn", *rivals]
+    missing = {record["rival"] for record in records if "missing" in record}
+    assert missing == {"flash", "cudnn"}  # which need a GPU, with dropout
+    assert records[-1]["time_over_floor"][1] > 0
+
+
+def test_everything_for_a_gpu_in_small(tmp_path):
+    done = run("bash", BENCHMARKS / "gpu.sh", "--dry-run", tmp_path, PYTHON=sys.executable)
+    assert done.stdout.rstrip().endswith(f"gpu.sh: done (see {tmp_path})")
+    errors = [line for line in (tmp_path / "correctness.log").read_text().splitlines() if line.startswith("| ")][1:]
+    assert {line.split(" | ")[0] for line in errors} == {"| sdpa", "| factors", "| triton"}
+    assert all(0 < float(line.split(" | ")[3]) <= 1 for line in errors)
+    for name in ("steps", "ragged"):
+        records = json.loads((tmp_path / name / "steps.json").read_text())["records"]
+        assert {"tupe_a", "rope", "Transformers' ModernBERT"} <= {r["rival"] for r in records if "milliseconds" in r}
+    assert "triton" in (tmp_path / "attention/attention.md").read_text()

@@ -50,7 +50,7 @@ self_check.__dict__["_dynamo_marked_constant"] = True
 def errors(
     attend: Callable[..., Tensor], device: torch.device, dtype: torch.dtype, length: int = 200, width: int = 64
 ) -> dict[str, float]:
-    """Return the errors of the output and each gradient, as multiples of their bounds, for both kinds of bias.
+    """Return the errors of the output and each gradient, as multiples of their bounds, for each kind of bias.
 
     `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is that of the
     longer of two sequences, `width` that of the heads.
@@ -63,6 +63,7 @@ def errors(
     kinds = {
         "dense": [(2, length, length)],
         "structured": [factor, factor, (2, 2 * length - 1), (2, 2), (2, 2, 2)],
+        "factored": [factor, factor],
     }
     for kind, shapes in kinds.items():
         leaves = [torch.randn(size, generator=generator).to(device, dtype) for size in (*[shape] * 3, *shapes)]
@@ -71,8 +72,10 @@ def errors(
         for function, its_type in ((attend, dtype), (reference, torch.float64)):
             with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
                 inputs = [leaf.to(its_type, copy=True).requires_grad_() for leaf in leaves]
-                bias = inputs[3] if kind == "dense" else Terms(length, 0, *inputs[3:], segments)
-                if function is reference and kind == "structured":
+                bias = Terms(length, 0, *inputs[3:], *([segments] if kind == "structured" else []))
+                if kind == "dense":
+                    bias = inputs[3]
+                elif function is reference:
                     bias = bias.dense()
                 out = function(*inputs[:3], bias, padding, (2 * width) ** -0.5, 0.0)
                 results.append([out, *torch.autograd.grad(out, inputs, d_out.to(its_type))])

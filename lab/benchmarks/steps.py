@@ -1,0 +1,156 @@
+"""A training step of whole models in Transformers: this package's systems beside Transformers' BERT and ModernBERT.
+
+    python lab/benchmarks/steps.py --output results                         # base, bf16, 32 x 512 tokens, on a GPU
+    python lab/benchmarks/steps.py --ragged --output results                # lengths of MNLI's pairs
+    python lab/benchmarks/steps.py --layers 2 --width 32 --batch 2 --length 16 --vocab-size 64 --rounds 1   # a CPU
+
+fairseq is not needed. A step is forward with dropout, the loss at all tokens, backward, and PyTorch's fused AdamW, with
+parameters in float32 under autocast. Each model takes turns with the first one, and its memory is PyTorch's peak in a
+step beyond what parameters and their states hold. `--ragged` draws lengths like those of MNLI's pairs, and `tokens/s` counts
+tokens alone. `tupe_a, unpadded` computes no padding.
+"""
+
+import argparse
+import json
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from measured import machine, parse, quartiles, seconds, spread, turns
+
+import tupe.hf
+from tupe.systems import SYSTEMS
+
+#: Row -> the system and other fields of its configuration.
+OURS = {name: (name, {}) for name in ("tupe_a", "tupe_r", "bert_a", "rope")}
+OURS |= {
+    f"tupe_a, {backend}": ("tupe_a", {"attention_backend": backend})
+    for backend in ("sdpa", "factors", "flex", "triton")
+}
+OURS |= {"tupe_a, unpadded": ("tupe_a", {"attention_backend": "triton", "unpad": "always"})}
+THEIRS = {"Transformers' BERT": "Bert", "Transformers' ModernBERT": "ModernBert"}
+
+
+def arguments() -> Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--layers", type=int, default=12)
+    add("--width", type=int, default=768)
+    add("--batch", type=int, default=32)
+    add("--length", type=int, default=512)
+    add("--vocab-size", type=int, default=32_768)
+    add("--attention-dropout", type=float, default=0.1)
+    add("--ragged", action="store_true", help="lengths of MNLI's pairs")
+    add("--rivals", nargs="+", help="default: all of them")
+    add("--output", type=Path, help="folder for steps.json and steps.md")
+    return parse(parser, rounds=5, warm_up=1, steps=3)
+
+
+def build(rival: str, args: Namespace) -> torch.nn.Module:
+    sizes = {
+        "num_hidden_layers": args.layers, "hidden_size": args.width, "num_attention_heads": max(1, args.width // 64),
+        "intermediate_size": 4 * args.width, "vocab_size": args.vocab_size, "pad_token_id": 1,
+    }  # fmt: skip
+    if rival in THEIRS:
+        if rival.endswith("ModernBERT"):  # three matrices in place of two: as many parameters
+            sizes["intermediate_size"] = 8 * args.width // 3
+        config = getattr(transformers, f"{THEIRS[rival]}Config")(
+            **sizes, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2
+        )
+        dropouts = ("attention_probs_dropout_prob", "attention_dropout")
+        for name in filter(config.to_dict().__contains__, dropouts):
+            setattr(config, name, args.attention_dropout)
+        return getattr(transformers, f"{THEIRS[rival]}ForMaskedLM")(config)
+    system, others = OURS[rival]
+    dropout = 0.0 if "flex" in rival else args.attention_dropout  # FlexAttention has none
+    config = tupe.hf.TupeConfig(
+        **sizes, **SYSTEMS[system], **others, max_position_embeddings=args.length, attention_probs_dropout_prob=dropout
+    )
+    return tupe.hf.TupeForMaskedLM(config)
+
+
+def batch_of(args: Namespace) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return tokens and the mask of them, `(B, T)` each. MNLI's pairs have 39 pieces, give or take half of that."""
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(4, args.vocab_size, (args.batch, args.length), generator=generator)
+    mean, deviation = torch.tensor(39.0).log() - 0.125, 0.5
+    lengths = (mean + deviation * torch.randn(args.batch, generator=generator)).exp().long().clamp(4, args.length)
+    mask = torch.arange(args.length) < (lengths if args.ragged else torch.full_like(lengths, args.length))[:, None]
+    tokens = tokens.masked_fill(~mask, 1)[:, : int(mask.sum(1).max())]
+    tokens[:, 0] = 0
+    return tokens.to(args.device), mask[:, : tokens.shape[1]].to(args.device)
+
+
+def make_step(rival: str, args: Namespace) -> Callable[[], None]:
+    torch.manual_seed(0)
+    model = build(rival, args).to(args.device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.on_gpu)
+    tokens, mask = batch_of(args)
+    labels = tokens.masked_fill(~mask, -100)
+    autocast = torch.autocast(torch.device(args.device).type, getattr(torch, args.dtype), args.dtype != "float32")
+
+    def step() -> None:
+        with autocast:
+            loss = model(input_ids=tokens, attention_mask=mask.long(), labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def measure(rival: str, first: Callable[[], None], args: Namespace) -> dict[str, Any]:
+    """Return the record of a rival, which takes turns with the first model."""
+    try:
+        step = make_step(rival, args)
+        step()
+        record = {"rival": rival}
+        if args.on_gpu:
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            step()
+            record["bytes"] = torch.cuda.max_memory_allocated() - before
+        times: dict[str, list[float]] = {"first": [], "own": []}
+        for number, name in turns(times, args):
+            measured = seconds(first if name == "first" else step, args)
+            if number >= 0:
+                times[name].append(measured)
+    except Exception as error:  # the others are still measured
+        return {"rival": rival, "missing": f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"}
+    record["milliseconds"] = [1000 * value for value in spread(times["own"])]
+    record["time_over_first"] = spread([own / other for own, other in zip(times["own"], times["first"])])
+    return record
+
+
+def row(record: dict[str, Any], tokens: int) -> str:
+    if "missing" in record:
+        return f"| {record['rival']} | {record['missing']} | | | |"
+    memory = f"{record['bytes'] / 2**20:,.0f} MiB" if "bytes" in record else ""
+    ratio, speed = quartiles(record["time_over_first"]), f"{1000 * tokens / record['milliseconds'][1]:,.0f}"
+    return f"| {record['rival']} | {quartiles(record['milliseconds'])} | {speed} | {ratio} | {memory} |"
+
+
+def main() -> None:
+    args = arguments()
+    rivals, tokens = args.rivals or [*OURS, *THEIRS], int(batch_of(args)[1].sum())
+    about = f"{args.batch} x {args.length} tokens ({tokens} without padding), {args.layers} layers of {args.width}"
+    title = f"{machine(args.device)}, {args.dtype}, {about}, attention dropout {args.attention_dropout}"
+    lines = ["| model | ms (quartiles) | tokens/s | time / first's (quartiles) | memory of a step |", 5 * "|---" + "|"]
+    print(title, "", *lines, sep="\n", flush=True)
+    first, records = make_step(rivals[0], args), []
+    for rival in rivals:
+        records.append(measure(rival, first, args))
+        lines.append(row(records[-1], tokens))
+        print(lines[-1], flush=True)
+        if args.output:  # each time: what is interrupted loses nothing
+            args.output.mkdir(parents=True, exist_ok=True)
+            content = json.dumps({"run": title, "records": records}, indent=1)
+            (args.output / "steps.json").write_text(content + "\n")
+            (args.output / "steps.md").write_text("\n".join([title, "", *lines]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
