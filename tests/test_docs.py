@@ -28,7 +28,7 @@ from tupe.systems import ELECTRAS, MODELS, TRANSLATORS
 from tupe.util import UserError
 
 PAGES = ["README.md", "CONTRIBUTING.md", "lab/benchmarks/README.md"]
-PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/dev/*.md")])
+PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")])
 
 #: program or script -> why its blocks are parsed and not run here; each does run, in small, in the test that is named.
 PROGRAMS = {

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 #: Sizes of the two caches of primitives, oneDNN's and PyTorch's, unless the user sets them; the default is 1,024.
-#: Without padding nearly every batch has another size, and needs another primitive (docs/dev/performance.md).
+#: Without padding nearly every batch has another size, and needs another primitive (docs/measurements/performance.md).
 _KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
