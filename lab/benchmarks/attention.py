@@ -127,6 +127,7 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
         measured = seconds(steps[rival], args)
         if number >= 0:
             times[rival].append(measured)
+    floor = next(iter(times.values()), [])
     for rival, found in times.items():
         records[rival]["milliseconds"] = [1000 * value for value in spread(found)]
         records[rival]["time_over_floor"] = spread(

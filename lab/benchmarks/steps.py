@@ -6,8 +6,8 @@
 
 fairseq is not needed. A step is forward with dropout, the loss at all tokens, backward, and PyTorch's fused AdamW, with
 parameters in float32 under autocast. Each model takes turns with the first one, and its memory is PyTorch's peak in a
-step beyond what parameters and their states hold. `--ragged` draws lengths like those of MNLI's pairs, and `tokens/s` counts
-tokens alone. `tupe_a, unpadded` computes no padding.
+step beyond what parameters and their states hold. `--ragged` draws lengths like those of MNLI's pairs. `tokens/s`
+counts tokens alone, and `tupe_a, unpadded` computes no padding.
 """
 
 import argparse
