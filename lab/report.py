@@ -16,7 +16,13 @@ from lab.records import read_records
 from lab.tables import BLOCKS, Results
 from tupe.util import UserError
 
-DOCUMENTS = ("docs/results.md", "docs/measurements/study.md", "docs/length.md", "docs/measurements/length.md", "docs/measurements/warm_start.md")
+DOCUMENTS = (
+    "docs/results.md",
+    "docs/measurements/study.md",
+    "docs/length.md",
+    "docs/measurements/length.md",
+    "docs/measurements/warm_start.md",
+)
 DOCUMENTS = tuple(Path(__file__).parents[1] / name for name in (*DOCUMENTS, "README.md"))
 _MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 

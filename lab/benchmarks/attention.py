@@ -130,9 +130,7 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
     floor = next(iter(times.values()), [])
     for rival, found in times.items():
         records[rival]["milliseconds"] = [1000 * value for value in spread(found)]
-        records[rival]["time_over_floor"] = spread(
-            [own / floor for own, floor in zip(found, next(iter(times.values())))]
-        )
+        records[rival]["time_over_floor"] = spread([own / first for own, first in zip(found, floor)])
     return list(records.values())
 
 
