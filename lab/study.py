@@ -54,7 +54,7 @@ _SEARCH_VALIDATIONS = 4
 #: Keys of a configuration that do not change a result.
 _ASIDE = ("hydra", "defaults", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval")
 _ASIDE += ("task.data", "dataset.num_workers")
-#: A second thread gains little in models so small. glibc keeps the memory of tensors (docs/measurements/performance.md).
+#: A second thread gains little in models this small. glibc keeps tensors' memory (docs/measurements/performance.md).
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "100000", "PYTHONWARNINGS": "ignore"}
 _ENVIRONMENT |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 30))
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")

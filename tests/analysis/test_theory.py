@@ -14,7 +14,8 @@ def toeplitz_factorisation(values):
         G[j, m] = e^(i pi j m / n) / sqrt(2n)              D[m] = sum over c of b[c] e^(i pi c m / n),  -n <= c < n
 
     `values` are `b` of the distances `-(n-1) .. n-1`; `b[-n]` is not in `B`, so it may be 0. `B` is the top-left block
-    of a `2n x 2n` circulant matrix, whose eigenvalues are `D`. The paper prints other constants: docs/measurements/encodings.md.
+    of a `2n x 2n` circulant matrix, whose eigenvalues are `D`. The paper prints other
+    constants (docs/measurements/encodings.md).
     """
     n = (len(values) + 1) // 2
     b = torch.cat([values.new_zeros(1), values]).to(torch.complex128)  # of the distances -n .. n-1
