@@ -61,6 +61,14 @@ def test_correlations_equal_scipy(pairs):
         assert pearson(x, y) == spearman(x, y) == 0.0
 
 
+def test_rounding_makes_no_ranks():
+    """Equal texts in batches of other sizes."""
+    x, y = np.array([0.2, 0.2, 0.2, 0.5]), np.array([3.0, 1.0, 2.0, 4.0])
+    noisy = x * (1 + np.array([0, 2e-7, -3e-7, 1e-7]))
+    assert spearman(noisy, y) == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-12) != stats.spearmanr(noisy, y)[0]
+    assert spearman(noisy[:3], y[:3]) == 0
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("values", [[], [1.0], [0.1, 0.1, 0.1], [1.0, math.nan, 2.0], [1.0, math.inf, 2.0]], ids=str)
 def test_an_undefined_correlation_is_zero_without_a_warning(values):

@@ -168,7 +168,9 @@ def test_what_would_be_wrong_in_silence(tmp_path, capsys):
         assert main(["predict", str(tmp_path / "good.pt"), str(folder), str(tmp_path / "out")]) == 1
         return capsys.readouterr().err
 
-    assert "was fine-tuned with other labels than" in said(other)
+    assert "was trained with another order or set of labels than" in said(other)
+    assert "another task than the data's (RTE/train.tsv, not QNLI/train.tsv)" in said(data.rename(tmp_path / "QNLI"))
+    data = (tmp_path / "QNLI").rename(tmp_path / "RTE")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/RTE.tsv").touch()
     assert "out/RTE.tsv exists" in said(data)

@@ -19,7 +19,7 @@ from tests.patches.test_safe_load import Malicious
 from tests.samples import FIELDS, dictionary_of
 from tupe.models.config import named
 from tupe.models.seq2seq.model import Seq2SeqModel
-from tupe.patches.checkpoints import compare, dictionary_sha256, record_dictionaries, refuse_other_dictionary
+from tupe.patches.checkpoints import compare, dictionary_sha256, record_facts, refuse_mixed
 from tupe.util import UserError
 
 
@@ -91,7 +91,7 @@ def test_disk_that_is_full_when_a_checkpoint_is_written(tmp_path):
 
 def test_a_checkpoint_of_the_other_direction(tmp_path):
     """A dictionary of both languages fits either, so fairseq alone translates German as if it were English."""
-    path, config = tmp_path / "x.pt", named("seq2seq_tupe_r_tiny", **FIELDS)
+    path, other, config = tmp_path / "x.pt", tmp_path / "y.pt", named("seq2seq_tupe_r_tiny", **FIELDS)
     tasks = {
         pair: TranslationTask(
             TranslationConfig(left_pad_source=False, source_lang=pair[0], target_lang=pair[1]),
@@ -103,9 +103,14 @@ def test_a_checkpoint_of_the_other_direction(tmp_path):
     cfg = {"model": vars(config), "task": {"_name": "translation", "source_lang": "en", "target_lang": "de"}}
     state = {"cfg": cfg, "extra_state": {}, "optimizer_history": [{"best_loss": 0}], "model": model.state_dict()}
     torch.save(state, path)
-    checkpoint_utils.load_model_ensemble([str(path)], task=tasks["en", "de"])
-    with pytest.raises(UserError, match=r"x\.pt translates from en to de\. Pass -s en -t de\."):
+    checkpoint_utils.load_model_ensemble([str(path)] * 2, task=tasks["en", "de"])
+    refused = pytest.raises(UserError, match=r"x\.pt was trained with another source language .*\(en, not de\)")
+    with refused:
         checkpoint_utils.load_model_ensemble([str(path)], task=tasks["de", "en"])
+    cfg["task"].update(source_lang="de", target_lang="en")
+    torch.save(state, other)
+    with refused:  # nor in an ensemble
+        checkpoint_utils.load_model_ensemble([str(other), str(path), str(other)], task=tasks["de", "en"])
 
 
 def test_another_target_dictionary_of_the_same_size():
@@ -113,12 +118,12 @@ def test_another_target_dictionary_of_the_same_size():
     words, others = dictionary_of("word"), dictionary_of("other")
     config = named("seq2seq_tupe_r_tiny", **FIELDS)
     task = TranslationTask(TranslationConfig(left_pad_source=False), words, words)
-    record_dictionaries(Namespace(model=config, task={}), task)
+    record_facts(Namespace(model=config, task={}), task)
     assert Seq2SeqModel.build_model(config, task)
     task.tgt_dict = others
     with pytest.raises(UserError, match=r"trained with another dictionary"):
         Seq2SeqModel.build_model(config, task)
-    with pytest.raises(UserError, match=r"checkpoint last\.pt was trained with another dictionary"):
+    with pytest.raises(UserError, match=r"Checkpoint last\.pt was trained with another dictionary"):
         compare("last.pt", {"cfg": {"model": vars(config)}, "model": {}}, config, task)
 
 
@@ -156,4 +161,4 @@ def test_checksum_is_of_the_symbols_in_order_the_same_for_both_tasks(corpus, tra
     swapped = Dictionary.load(str(corpus / "dict.txt"))
     assert dictionary_sha256(swapped) != saved  # no <mask>
     with pytest.raises(UserError, match="another dictionary"):
-        refuse_other_dictionary(saved, swapped)  # as fairseq-eval-lm has it
+        refuse_mixed({"dictionary_sha256": saved}, SimpleNamespace(source_dictionary=swapped))  # as fairseq-eval-lm has it

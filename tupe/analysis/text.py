@@ -1,6 +1,7 @@
 """Read a text as token sequences for a model: a file, or the held-out text of a prepared corpus."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from tupe.data.manifest import Manifest
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
-from tupe.patches.checkpoints import read_dictionary, refuse_other_dictionary
+from tupe.patches.checkpoints import read_dictionary, refuse_mixed
 
 
 def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8, text: Path | None = None) -> Tensor:
@@ -45,8 +46,8 @@ def read_stream(
     corpus = Manifest.load(data)
     dictionary = read_dictionary(corpus.dictionary)
     symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
-    where = f" of {encoder.shown_as}"
-    refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, symbols, where)
+    trained = {"dictionary_sha256": encoder.args.dictionary_sha256, "symbols": symbols}
+    refuse_mixed(trained, SimpleNamespace(source_dictionary=dictionary), encoder.shown_as)
     if text is None:
         sequences = MMapIndexedDataset(str(corpus.folder / split))
         stop = np.searchsorted(sequences.sizes.cumsum(), most) + 1

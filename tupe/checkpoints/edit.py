@@ -12,6 +12,7 @@ from torch import Tensor
 from tupe.checkpoints.load import model_config, open_checkpoint, write_state, write_weights
 from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
+from tupe.patches.checkpoints import trained_with
 from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA
 from tupe.util import UserError, check_new
@@ -76,8 +77,8 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
 def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Return what all checkpoints of a run have in common and those of another do not."""
     task, saving, common = (cfg.get(part) or {} for part in ("task", "checkpoint", "common"))
-    of_task = {name: task.get(name) for name in ("labels_sha256", "source_lang", "target_lang")}
-    return {**cfg["model"], **of_task, "save_dir": saving.get("save_dir"), "seed": common.get("seed")}
+    of_run = {"data": task.get("data"), "save_dir": saving.get("save_dir"), "seed": common.get("seed")}
+    return {**cfg["model"], **trained_with(cfg), **of_run}
 
 
 def export_discriminator(checkpoint: Path, out: Path) -> str:

@@ -15,7 +15,7 @@ import tupe.models  # noqa: F401  a task builds a model by its name
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig, saved_config
 from tupe.models.heads import HEADS
-from tupe.patches.checkpoints import labels_sha256, refuse_other_labels
+from tupe.patches.checkpoints import labels_sha256, refuse_mixed, trained_with
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError, atomic
 
@@ -48,29 +48,19 @@ class Checkpoint:
         """The parameters of the model by name."""
         return self.state["model"]
 
-    def check_classes(self, data: Path) -> None:
-        """Compare the classes of a prepared task, and their order, with those that the model was fine-tuned with.
-
-        A training leaves their checksum in the checkpoint, and `tupe import` the labels beside it. Where neither is
-        found, nothing is compared.
-
-        Raises:
-            UserError: they differ.
-        """
-        now, beside = (folder / "label/dict.txt" for folder in (data, self.path.parent))
-        trained = "none" if self.task.get("regression_target") else self.task.get("labels_sha256")
-        if trained is None and beside.is_file():
-            trained = labels_sha256(Dictionary.load(str(beside)))
-        if now.is_file():
-            refuse_other_labels(trained, Dictionary.load(str(now)), self.path, data)
-
     def model(self, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
-        """Build the model on the CPU, and its task with `settings` replaced; `data` has the dictionaries.
+        """Build the model on the CPU, and its task with `settings` replaced; `data` has dictionaries and classes.
+
+        A training leaves checksums of these in the checkpoint, and `tupe import` the labels beside it.
 
         Raises:
-            UserError: the file lacks a head that the task needs, which would predict at random.
+            UserError: they differ, or the file lacks a head that the task needs, which would predict at random.
         """
         task = setup_task(OmegaConf.create({**self.task, "data": str(data), **settings}), from_checkpoint=True)
+        trained, beside = trained_with(self.state["cfg"]), self.path.with_name("label") / "dict.txt"
+        if trained.get("labels_sha256") is None and beside.is_file():
+            trained["labels_sha256"] = labels_sha256(Dictionary.load(str(beside)))
+        refuse_mixed(trained, task, self.path)
         model = task.build_model(OmegaConf.create(vars(self.config)), from_checkpoint=True)
         for name, built in model.state_dict().items():
             if name.startswith(HEADS) and (name not in self.weights or self.weights[name].shape != built.shape):

@@ -40,9 +40,7 @@ def predict(
     files = {Path(out, f"{_name(row, split)}.tsv"): split for split in _test_sets(row, data)}
     for path in files:
         check_new(path)
-    checkpoint = open_checkpoint(checkpoint)
-    checkpoint.check_classes(data)
-    model, task = load(checkpoint, data)
+    model, task = load(open_checkpoint(checkpoint), data)
     metrics = {}
     for path, split in files.items():
         paths = [data / f"input{side}" / split.name for side in range(len(row.texts))]

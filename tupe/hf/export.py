@@ -69,7 +69,6 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     opened = open_checkpoint(checkpoint)
     if isinstance(opened.config, ElectraConfig):
         raise UserError(f"{checkpoint} has two networks. Export what `tupe convert electra` makes of it.")
-    opened.check_classes(data)
     model, fairseq_task = opened.model(data)
     head = labels = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"

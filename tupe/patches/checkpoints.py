@@ -2,6 +2,7 @@
 
 import hashlib
 from argparse import Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,13 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, MODEL
 from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 
+from tupe.data.glue.tasks import training_file
 from tupe.patches.safe_load import safe_load
 from tupe.systems import system_fields
 from tupe.util import UserError, atomic
 
 MASK = "<mask>"  # which every task with masked tokens adds to its dictionary
 LAST = "checkpoint_last.pt"  # fairseq's default of `restore_file`
-#: Field of a model with the checksum of a dictionary -> the dictionary's name in a task.
-DICTIONARIES = {"dictionary_sha256": "source_dictionary", "target_dictionary_sha256": "target_dictionary"}
-
 _copy = PathManager.copy
 _load_model_ensemble_and_task = checkpoint_utils.load_model_ensemble_and_task
 
@@ -44,20 +43,16 @@ def load_checkpoint_to_cpu(path, arg_overrides=None, load_on_all_ranks=False) ->
 
 
 def load_model_ensemble_and_task(filenames, arg_overrides=None, task=None, *args, **kwargs):
-    """Refuse a translator from German to English where English is translated.
+    """Load models one by one, and compare each with the task.
 
-    A joined dictionary fits either, so fairseq translates German as if it were English.
+    A joined dictionary fits either direction, so fairseq translates German as if it were English.
     """
-    models, cfg, loaded = _load_model_ensemble_and_task(filenames, arg_overrides, task, *args, **kwargs)
-    source, target = _languages(loaded.cfg)
-    if source != target and (source, target) == _languages(cfg.task)[::-1]:
-        raise UserError(f"{filenames[-1]} translates from {target} to {source}. Pass -s {target} -t {source}.")
-    return models, cfg, loaded
-
-
-def _languages(task: Any) -> tuple[str | None, str | None]:
-    """Return source and target of a translation; `None` for other tasks."""
-    return getattr(task, "source_lang", None), getattr(task, "target_lang", None)
+    models = []
+    for path in filenames:
+        [model], cfg, task = _load_model_ensemble_and_task([path], arg_overrides, task, *args, **kwargs)
+        refuse_mixed(trained_with(cfg), task, path)
+        models.append(model)
+    return models, cfg, task
 
 
 def save_atomically(obj, filename, async_write=False) -> None:
@@ -106,42 +101,52 @@ def _sha256(symbols: list[str]) -> str:
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
-def record_dictionaries(cfg: Any, task: Any) -> None:
+#: What the outputs of a model stand for, as its checkpoint has it: name -> how a task has it, and what differs.
+FACTS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "dictionary_sha256": (lambda task: dictionary_sha256(task.source_dictionary), "dictionary"),
+    "target_dictionary_sha256": (lambda task: dictionary_sha256(task.target_dictionary), "dictionary"),
+    "symbols": (lambda task: len(task.source_dictionary), "dictionary"),
+    "labels_sha256": (lambda task: _labels(Path(task.cfg.data)), "order or set of labels"),
+    "source_lang": (lambda task: getattr(task.cfg, "source_lang", None), "source language"),
+    "target_lang": (lambda task: getattr(task.cfg, "target_lang", None), "target language"),
+    "examples": (lambda task: training_file(task.cfg.data), "task"),
+}
+
+
+def _labels(data: Path) -> str:
+    """Return the checksum of the classes of a prepared task, or `none` for a regression."""
+    path = data / "label/dict.txt"
+    return labels_sha256(Dictionary.load(str(path))) if path.is_file() else "none"
+
+
+def record_facts(cfg: Any, task: Any) -> None:
     """Write the checksums of the dictionaries and classes into `cfg`, which every checkpoint of the run carries."""
-    for field, dictionary in DICTIONARIES.items():
-        if hasattr(cfg.model, field):
-            setattr(cfg.model, field, dictionary_sha256(getattr(task, dictionary)))
-    if "labels_sha256" in cfg.task and not getattr(task.cfg, "regression_target", False):
-        cfg.task.labels_sha256 = labels_sha256(task.label_dictionary)
+    for part in (cfg.model, cfg.task):
+        for name, (of_task, _) in FACTS.items():
+            if name.endswith("_sha256") and hasattr(part, name):
+                setattr(part, name, of_task(task))
 
 
-def check_dictionaries(model: Any, task: Any, where: str = "", size: int | None = None) -> None:
-    """Raise a `UserError` unless the task has the dictionaries whose checksums are in `model`, a configuration."""
-    for field, dictionary in DICTIONARIES.items():
-        checksum = getattr(model, field, None)
-        if checksum is not None or (size is not None and dictionary == "source_dictionary"):
-            refuse_other_dictionary(checksum, getattr(task, dictionary), size, where)
+def trained_with(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of `FACTS` that the configuration in a checkpoint has."""
+    fields = {**_saved(cfg, "model"), **_saved(cfg, "task")}
+    found = {name: fields[name] for name in FACTS if name in fields}
+    return {**found, "examples": training_file(fields.get("data"))}
 
 
-def refuse_other_dictionary(
-    checksum: str | None, dictionary: Dictionary, size: int | None = None, where: str = ""
-) -> None:
-    """Raise a `UserError` unless `dictionary` has this checksum, or this size if a checkpoint has none."""
-    same = size in (None, len(dictionary)) if checksum is None else checksum == dictionary_sha256(dictionary)
-    if not same:
-        raise UserError(
-            f"The checkpoint{where} was trained with another dictionary than the data's of {len(dictionary)} symbols. "
-            "Prepare the data with the checkpoint's vocabulary."
-        )
+def refuse_mixed(trained: Mapping[str, Any], task: Any, checkpoint: object = "The checkpoint") -> None:
+    """Raise a `UserError` unless the facts of `task` are those that a model was `trained` with.
 
-
-def refuse_other_labels(trained: str | None, labels: Dictionary | None, checkpoint: object, data: object) -> None:
-    """Raise a `UserError` if the classes of `data` are not those of the checksum; without one, nothing is compared."""
-    if trained is not None and labels is not None and trained != labels_sha256(labels):
-        raise UserError(
-            f"{checkpoint} was fine-tuned with other labels than those of {data}/label/dict.txt, or in another order. "
-            "Prepare the task as it was, or fine-tune again."
-        )
+    A model with others that fits in shape computes numbers that mean something else. `None` is not compared.
+    """
+    for name, value in trained.items():
+        here = None if value is None else FACTS[name][0](task)
+        if here is not None and here != value:
+            values = "" if name.endswith("_sha256") else f" ({value}, not {here})"
+            raise UserError(
+                f"{checkpoint} was trained with another {FACTS[name][1]} than the data's{values}. "
+                "Use its data, or prepare the data as those were."
+            )
 
 
 def refuse_other_shards(data: str) -> None:
@@ -170,8 +175,7 @@ def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
             f"{path} has no state of the optimizer, so the run would begin again from its parameters. Pass it as "
             "--finetune-from-model and save elsewhere."
         )
-    trained, labels = _saved(state, "task").get("labels_sha256"), getattr(task, "label_dictionary", None)
-    refuse_other_labels(trained, labels, path, getattr(task.cfg, "data", None))
+    refuse_mixed(trained_with(state["cfg"]), task, path)
 
 
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
@@ -179,11 +183,12 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
 
     `model` is `cfg.model` of this run. The fields of a system change the function and not always a shape.
     """
-    theirs = Namespace(**_saved(state, "model"))
+    theirs = Namespace(**_saved(state.get("cfg"), "model"))
     if not hasattr(model, "dictionary_sha256") or not hasattr(theirs, "dictionary_sha256"):
         return  # a model of fairseq's, whose parameters have other names
     embeddings = (len(rows) for name, rows in state["model"].items() if name.endswith("embed_tokens.weight"))
-    check_dictionaries(theirs, task, f" {path}", next(embeddings, None))
+    dictionaries = {name: value for name, value in vars(theirs).items() if name in FACTS}
+    refuse_mixed({**dictionaries, "symbols": next(embeddings, None)}, task, f"Checkpoint {path}")
 
     # a field that is younger than the checkpoint had the default of the checkpoint's model
     ARCH_CONFIG_REGISTRY[theirs._name](theirs)
@@ -201,7 +206,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         )
 
 
-def _saved(state: dict, name: str) -> dict[str, Any]:
-    """Return a part of the configuration in a checkpoint by field; nothing where fairseq saved it in its old form."""
-    part = (state.get("cfg") or {}).get(name)
-    return part if isinstance(part, dict) else {}
+def _saved(cfg: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
+    """Return a part of the configuration in a checkpoint; nothing where fairseq saved it in its old form."""
+    part = (cfg or {}).get(name)
+    return part if isinstance(part, Mapping) else {}

@@ -33,7 +33,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (distributed_utils, "all_gather_list", launch.all_gather_list),
     # PyTorch refuses names that fairseq writes into checkpoints
     (checkpoint_utils, "load_checkpoint_to_cpu", checkpoints.load_checkpoint_to_cpu),
-    # a translator translates in the wrong direction
+    # a translator translates in the wrong direction, alone or in an ensemble
     (checkpoint_utils, "load_model_ensemble_and_task", checkpoints.load_model_ensemble_and_task),
     # a checkpoint is written behind the remains of an attempt that failed
     (checkpoint_utils, "torch_persistent_save", checkpoints.save_atomically),
@@ -103,4 +103,4 @@ def before_building(cfg: Any, task: FairseqTask) -> None:
     """
     if "fairseq_cli" in sys.modules:  # imported after the plugin
         install()
-    checkpoints.check_dictionaries(cfg, task)
+    checkpoints.refuse_mixed({name: getattr(cfg, name, None) for name in checkpoints.FACTS}, task)

@@ -188,9 +188,9 @@ def test_a_classification_head(kind, saved, tmp_path):
     ours = opened(tmp_path / "out", task).predict("mnli", TOKENS, return_logits=True)
     close(ours, original(rows_of(folder)[TOKENS]).logits[:, [2, 1, 0]])
     checkpoint = open_checkpoint(tmp_path / "out/checkpoint.pt")
-    checkpoint.check_classes(task)
-    with pytest.raises(UserError, match="other labels"):
-        checkpoint.check_classes(task_of(tmp_path / "out", ["neutral", "contradiction", "entailment"]))
+    checkpoint.model(task)
+    with pytest.raises(UserError, match="another order or set of labels"):
+        checkpoint.model(task_of(tmp_path / "out", ["neutral", "contradiction", "entailment"]))
 
 
 @torch.no_grad()

@@ -206,6 +206,12 @@ def prepared_task(folder: Path) -> Task:
     return Task(**{**row, "splits": tuple(Split(**split) for split in row["splits"])})
 
 
+def training_file(folder: str | None) -> str | None:
+    """Return the training file of GLUE's task that a folder is named after; MNLI and XNLI have one, AX has none."""
+    row = TASKS.get(Path(folder).resolve().name) if folder else None
+    return next((split.files[0] for split in row.splits if split.name == "train"), None) if row else None
+
+
 def own_tasks(folder: Path) -> list[str]:
     """Return the names of the tasks of one's own that are prepared in a folder."""
     names = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
