@@ -161,4 +161,4 @@ def test_checksum_is_of_the_symbols_in_order_the_same_for_both_tasks(corpus, tra
     swapped = Dictionary.load(str(corpus / "dict.txt"))
     assert dictionary_sha256(swapped) != saved  # no <mask>
     with pytest.raises(UserError, match="another dictionary"):
-        refuse_mixed({"dictionary_sha256": saved}, SimpleNamespace(source_dictionary=swapped))  # as fairseq-eval-lm has it
+        refuse_mixed({"dictionary_sha256": saved}, SimpleNamespace(source_dictionary=swapped))  # as fairseq-eval-lm
