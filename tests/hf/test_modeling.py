@@ -127,13 +127,21 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
     [
         (torch.tensor([0, 1, -100]), {}),
         (torch.zeros(3, 4), {"problem_type": "multi_label_classification"}),
-        (torch.zeros(3), {"num_labels": 1}),
+        (torch.tensor([0.5, 1.0, 3.0]), {"num_labels": 1}),
     ],
 )
 def test_labels_of_texts(labels, fields):
+    """The losses of the parts of a batch, with the number of labels in the whole, sum to that of the whole."""
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     config = ours.TupeConfig(**small, vocab_size=40, **{"num_labels": 4, **fields})
-    ours.TupeForSequenceClassification(config)(tokens(5), labels=labels).loss.backward()
+    model = ours.TupeForSequenceClassification(config).eval()
+    whole = model(tokens(5), labels=labels).loss
+    parts = [
+        model(tokens(5)[rows], labels=labels[rows], num_items_in_batch=labels.ne(-100).sum()).loss
+        for rows in (slice(1), slice(1, 3))
+    ]
+    assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-5)
+    whole.backward()
 
 
 @torch.no_grad()

@@ -237,8 +237,15 @@ class TupeForSequenceClassification(TupeForTask):
     def scores(self, features: Tensor) -> tuple[Tensor]:
         return (self.classifier(features),)  # B L
 
-    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+    def loss(
+        self, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None, **kwargs: object
+    ) -> Tensor:
+        """Compute the mean over the labels, or with `num_items_in_batch` the sum divided by it (see `Trainer`)."""
+        numbers = {"num_items_in_batch": num_items_in_batch, **kwargs}
+        loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **numbers)
+        if num_items_in_batch is None or self.config.problem_type == "single_label_classification":
+            return loss
+        return loss * labels.numel() / num_items_in_batch  # Transformers divides only the loss of classes
 
 
 class TupeForTokenClassification(TupeForTask):
