@@ -171,6 +171,7 @@ def test_the_loss_is_cross_entropy_in_bits_and_the_gradient_is_its():
     value, sample_size, log = loss(model, batch([0, 1], [0, 0]))
     value.backward()
     assert sample_size == 2
+    assert log["counts"].shape == (3, 2)  # not (C, C): a checkpoint keeps four of them
     assert value.item() == pytest.approx(math.log(2) + math.log(1 + math.exp(-2)))
     torch.testing.assert_close(model.scores.grad[0], torch.tensor([-0.5, 0.5]))
     with metrics.aggregate(new_root=True) as meters:

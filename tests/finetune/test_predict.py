@@ -43,7 +43,7 @@ def prepare(folder, name, labels, splits=("test",)):
     return folder / name
 
 
-def fine_tune(path, data, num_classes, head=True, max_positions=32, **fields):
+def fine_tune(path, data, num_classes, head=True, max_positions=32, label_scale=None, **fields):
     """A checkpoint as fine-tuning leaves it, of a model that nothing was taught."""
     torch.manual_seed(3)
     dictionary = Dictionary.load(str(data / "input0/dict.txt"))
@@ -56,7 +56,7 @@ def fine_tune(path, data, num_classes, head=True, max_positions=32, **fields):
     if head:
         model.register_classification_head(HEAD, num_classes=num_classes)
         cfg.update(num_classes=num_classes, init_token=0, separator_token=2, seed=1, classification_head_name=HEAD)
-        cfg.update(regression_target=num_classes == 1)
+        cfg.update(regression_target=num_classes == 1, label_scale=label_scale)
         if num_classes > 1:
             cfg.update(labels_sha256=labels_sha256(Dictionary.load(str(data / "label/dict.txt"))))
     for weight in model.parameters():  # as initialised, it would say nearly the same of every sentence
@@ -125,15 +125,16 @@ def test_long_sentences_are_cut(tmp_path):
     assert len(set(predicted)) == 2
 
 
-@pytest.mark.parametrize("max_positions", [32, 8])  # the longest pair has 22 tokens
-def test_scores_are_scaled_back(max_positions, tmp_path):
+@pytest.mark.parametrize(("max_positions", "scale"), [(32, None), (8, 100.0)])  # the longest pair has 22 tokens
+def test_scores_are_scaled_back(max_positions, scale, tmp_path):
+    """By the scale of the training, whatever the data say since."""
     data = prepare(tmp_path, "STS-B", ())
-    model, dictionary = fine_tune(tmp_path / "best.pt", data, 1, max_positions=max_positions)
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 1, label_scale=scale, max_positions=max_positions)
     predictions.predict(tmp_path / "best.pt", data, tmp_path)
-    predicted = [float(value) for value in read(tmp_path / "STS-B.tsv")]
-    expected = [min(max(5 * float(score), 0), 5) for score in scores(model, dictionary, tmp_path, "STS-B")]
+    predicted, scale = [float(value) for value in read(tmp_path / "STS-B.tsv")], scale or 5
+    expected = [scale * min(max(float(score), 0), 1) for score in scores(model, dictionary, tmp_path, "STS-B")]
     assert predicted == pytest.approx(expected, abs=2e-3)
-    assert set(predicted) - {0.0, 5.0}
+    assert set(predicted) - {0.0, scale}
 
 
 def test_mnli_has_two_files_and_predicts_ax(tmp_path):

@@ -1,5 +1,7 @@
 """The task on folders as fairseq-preprocess writes them."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -186,6 +188,16 @@ def test_regression_targets_stay_exact_in_half_precision(folder):
     sample = dataset.collater([dataset[0], dataset[1]])
     assert sample["target"].dtype == torch.float64  # fairseq turns float32 into float16
     assert sample["target"].tolist() == [3.8, 0.1]
+
+
+def test_checkpoints_have_the_scale_of_the_labels(folder):
+    folder.split("train", input0=["a"], labels=[0.5])
+    row = {"name": "data", "splits": [], "texts": ["a"], "label": "b", "classes": [], "scale": 20.0}
+    (folder.path / "manifest.json").write_text(json.dumps({"task": row}))
+    task = folder.task(regression_target=True, num_classes=1)
+    cfg = OmegaConf.create({"task": {}})
+    task.before_training(cfg)
+    assert cfg.task.label_scale == 20
 
 
 def test_combined_splits(folder):

@@ -1,7 +1,7 @@
 """The metrics of GLUE, each of a whole data set; what is undefined (a constant prediction) counts as 0.
 
-Accuracy, F1 and Matthews correlation need only the confusion matrix: `counts[i][j]` examples of class `i` were taken
-for class `j`. Its cells are integers, so a sum over batches and workers is exact, whatever the split.
+Accuracy, F1 and Matthews correlation need only three rows of integers, `counts`: for each class its correct
+predictions, its examples and its predictions. A sum over batches and workers is exact, whatever the split.
 Pearson and Spearman correlation are taken of all predictions and targets, in an order that no split changes.
 """
 
@@ -17,31 +17,41 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 
+def class_counts(true: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
+    """Return `counts` `(3, num_classes)`, int64, of the classes `true` and `predicted`, `(N,)`."""
+    right = true.eq(predicted).long()
+    each = torch.ones_like(right)
+    counts = right.new_zeros(3, num_classes)
+    return counts.scatter_add_(1, torch.stack((true, true, predicted)), torch.stack((right, each, each)))
+
+
 def accuracy(counts: list[list[int]]) -> float:
-    """Return the share of examples on the diagonal."""
-    total = sum(map(sum, counts))
-    return sum(counts[i][i] for i in range(len(counts))) / total if total else 0.0
+    """Return the fraction of correct predictions."""
+    correct, total = sum(counts[0]), sum(counts[1])
+    return correct / total if total else 0.0
+
+
+def _f1_by_class(counts: list[list[int]]) -> list[float | None]:
+    """Compute the harmonic mean of precision and recall of each class; `None` if it neither occurs nor is predicted."""
+    hits, true, predicted = counts
+    return [2 * hit / (t + p) if t + p else None for hit, t, p in zip(hits, true, predicted)]
 
 
 def f1(counts: list[list[int]]) -> float:
-    """Compute the harmonic mean of precision and recall of class 1 of two classes."""
-    (_, false_positive), (false_negative, true_positive) = counts
-    positives = 2 * true_positive + false_positive + false_negative
-    return 2 * true_positive / positives if positives else 0.0
+    """Compute the F1 of class 1."""
+    return _f1_by_class(counts)[1] or 0.0
 
 
 def macro_f1(counts: list[list[int]]) -> float:
     """Compute the mean F1 of the classes that occur or are predicted."""
-    hits = [counts[i][i] for i in range(len(counts))]
-    each = [(hit, sum(row) + sum(column)) for hit, row, column in zip(hits, counts, zip(*counts))]
-    found = [2 * hit / both for hit, both in each if both]
+    found = [score for score in _f1_by_class(counts) if score is not None]
     return sum(found) / len(found) if found else 0.0
 
 
 def matthews(counts: list[list[int]]) -> float:
     """Compute the Matthews correlation of any number of classes (Gorodkin 2004, R_K)."""
-    true, predicted = [sum(row) for row in counts], [sum(column) for column in zip(*counts)]
-    total, correct = sum(true), sum(counts[i][i] for i in range(len(counts)))
+    hits, true, predicted = counts
+    total, correct = sum(true), sum(hits)
     covariance = correct * total - sum(t * p for t, p in zip(true, predicted))
     variances = (total**2 - sum(t * t for t in true)) * (total**2 - sum(p * p for p in predicted))
     return covariance / math.sqrt(variances) if variances else 0.0
@@ -67,7 +77,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     return pearson(rankdata(np.round(x / np.abs(x).max(), 5)), rankdata(y))
 
 
-#: Metrics by their names: of a confusion matrix, of one of two classes, of two arrays.
+#: Metrics by their names: of `counts`, of those of two classes, of two arrays.
 OF_CLASSES = {"accuracy": accuracy, "macro_f1": macro_f1, "mcc": matthews}
 OF_TWO_CLASSES = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
 OF_NUMBERS = {"pearson": pearson, "spearman": spearman}

@@ -20,6 +20,7 @@ from tupe.criterions.metrics import (
     OF_TWO_CLASSES,
     ExamplesMeter,
     SummedCriterion,
+    class_counts,
     log_percent,
     pearson,
     spearman,
@@ -76,17 +77,10 @@ class TupeSentencePredictionCriterion(SummedCriterion):
                 log["examples"] = worker_slots(torch.stack([column.double() for column in columns], dim=1))
         else:
             loss = F.cross_entropy(scores, target, reduction="sum")
-            log["counts"] = self._counts(target, scores)
+            counts = class_counts(target, scores.argmax(-1), scores.shape[-1])
+            log["counts"] = counts.flip(1) if scores.shape[-1] == 2 and self.swap_two_classes else counts
         log["loss"] = loss.detach()
         return loss, size, log
-
-    def _counts(self, target: Tensor, scores: Tensor) -> Tensor:
-        """Return the confusion matrix `(C, C)`, int64: true class by predicted class."""
-        num_classes = scores.shape[-1]
-        cells = target * num_classes + scores.argmax(-1)
-        counts = target.new_zeros(num_classes**2).index_add_(0, cells, torch.ones_like(cells))
-        counts = counts.view(num_classes, num_classes)
-        return counts.flip(0, 1) if num_classes == 2 and self.swap_two_classes else counts
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
@@ -96,9 +90,9 @@ class TupeSentencePredictionCriterion(SummedCriterion):
         metrics.log_scalar("loss", loss / count / (math.log(2) if classes else 1), count, round=3)
         if classes:
             counts = sum(log["counts"] for log in logging_outputs).long().cpu()
-            metrics.log_scalar_sum("_counts", counts)
-            for name, metric in {**OF_CLASSES, **(OF_TWO_CLASSES if len(counts) == 2 else {})}.items():
-                log_percent(name, "_counts", metric)
+            metrics.log_scalar_sum("_class_counts", counts)
+            for name, metric in {**OF_CLASSES, **(OF_TWO_CLASSES if counts.shape[1] == 2 else {})}.items():
+                log_percent(name, "_class_counts", metric)
         elif (rows := logged_rows(logging_outputs)) is not None:
             metrics.log_custom(ExamplesMeter, "_examples", rows)
             both = {"pearson_and_spearman": lambda x, y: (pearson(x, y) + spearman(x, y)) / 2}

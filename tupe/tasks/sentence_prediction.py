@@ -8,6 +8,7 @@ labels of a split are the lines of `label/SPLIT.label`.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Optional
 
 import numpy as np
@@ -29,8 +30,9 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING, DictConfig
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS
+from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS, class_counts
 from tupe.data.batches import LENGTH_WINDOW, Batches, LengthWindows, Sized
+from tupe.data.glue.tasks import MANIFEST, prepared_task
 from tupe.systems import setting
 
 
@@ -48,6 +50,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
     frozen_layers: int = setting(0, "the embeddings, position terms and so many first layers are not trained")
+    label_scale: Optional[float] = setting(None, "what label 1 of a regression stands for; set by a training")
     labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by a training")
     seed: int = II("common.seed")
 
@@ -71,8 +74,10 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         return model
 
     def before_training(self, cfg: DictConfig) -> None:
-        """Let checkpoints have the longest sequence."""
+        """Let checkpoints have the longest sequence, and the scale of the labels."""
         cfg.task.max_positions = self.cfg.max_positions
+        if self.cfg.regression_target and Path(self.cfg.data, MANIFEST).is_file():
+            cfg.task.label_scale = prepared_task(Path(self.cfg.data)).scale
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Load a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
@@ -134,12 +139,10 @@ class TupeSentencePredictionTask(SentencePredictionTask):
 
     def metrics(self, scores: Tensor, targets: Sequence) -> dict[str, float]:
         """Compute the metrics of the scores `(N, num_classes)` of all examples, with the criterion's names, up to 1."""
-        number = self.cfg.num_classes
         if self.cfg.regression_target:
             numbers = scores.flatten().double().numpy(), targets
             return {name: metric(*numbers) for name, metric in OF_NUMBERS.items()}
-        cells = np.asarray(targets) * number + scores.argmax(1).numpy()
-        counts = np.bincount(cells, minlength=number**2).reshape(number, number).tolist()
+        counts = class_counts(torch.tensor(targets), scores.argmax(1), self.cfg.num_classes).tolist()
         return {name: metric(counts) for name, metric in OF_CLASSES.items()}
 
 
