@@ -152,6 +152,8 @@ def test_padding_on_the_left_is_refused(dictionary):
     for given in ({"input_ids": left}, {"input_ids": left, "attention_mask": left.ne(1).long()}):
         with pytest.raises(ValueError, match=r"hides the first token .*: pad on the right"):
             theirs(**given)
+    with pytest.raises(ValueError, match=r"hides the first token .*: pad on the right"):
+        model(left)
     empty = torch.cat([ids, torch.ones_like(ids[:1])])  # a sequence without tokens
     assert difference(theirs(empty).logits[:3][ids.ne(1)], model(ids)[0][ids.ne(1)]) < 1e-5
 

@@ -71,12 +71,21 @@ class EncoderBase(nn.Module):
 
         `padding` `(B, T)` is true at padding, and `num_tokens` is the number of the others, if it is known. Unless
         `unpad` is `always`, a caller that does not know it gets features at padding too.
+
+        Raises:
+            ValueError: for padding on the left. Padding on a GPU is not checked, because that would wait for the GPU.
         """
         on_cpu = padding.device.type == "cpu"
+        seen = on_cpu and not is_traced()
         if num_tokens == padding.numel():
             return PADDED
-        if num_tokens is None and on_cpu and not is_traced() and not padding.any():  # on a GPU `any()` would wait
+        if seen and num_tokens is None and not padding.any():
             return PADDED
+        if seen and (padding[:, 0] & ~padding.all(1)).any():  # an empty sequence may be all padding
+            raise ValueError(
+                "padding hides the first token of a sequence, but positions count from the first column: pad on the "
+                "right (in Transformers, tokenizer.padding_side = 'right')"
+            )
         few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * padding.numel()
         if padded or is_traced() or padding.is_meta or not {"auto": few, "always": True, "never": False}[self.unpad]:
             return Tokens(padding)

@@ -67,21 +67,6 @@ class TupePreTrainedModel(PreTrainedModel):
             shutil.copyfile(source, target)
 
 
-def check_padding(hidden: Tensor) -> None:
-    """Raise `ValueError` if `hidden` `(B, n)` has padding before tokens, as padding on the left does.
-
-    Positions count from column 0, where `[CLS]` is read. A mask on a GPU is not checked, because that would wait for
-    the GPU, and none is while the model is traced.
-    """
-    if hidden.device.type != "cpu" or is_traced():
-        return
-    if (hidden[:, 0] & ~hidden.all(1)).any():  # an empty sequence may be all padding
-        raise ValueError(
-            "attention_mask hides the first token of a sequence, but positions count from the first column: pad on the "
-            "right (tokenizer.padding_side = 'right')"
-        )
-
-
 class TupeModel(TupePreTrainedModel, EncoderBase):
     """The encoder: tokens to features, of sequences `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right.
 
@@ -129,7 +114,6 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
             hidden = torch.zeros(given.shape[:2], dtype=torch.bool, device=given.device)
         else:
             hidden = input_ids.eq(self.config.pad_token_id)
-        check_padding(hidden)
         keep = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         looked_at = hidden.device.type == "cpu" and not is_traced()
         tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if looked_at else None, padded=keep)
