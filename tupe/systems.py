@@ -184,12 +184,26 @@ def _size(layers: int, width: int, heads: int) -> Fields:
     }
 
 
+#: ModernBERT's block (Warner et al. 2024), for any system: windows of 128 but in every third layer.
+MODERN: Fields = {
+    "encoder_normalize_before": True,
+    "no_first_norm": True,
+    "no_biases": True,
+    "gated": True,
+    "attention_window": 64,
+    "global_every": 3,
+    "rotary_base": 160_000.0,
+    "local_rotary_base": 10_000.0,
+}
+
 #: size -> layers, width, heads. `small` is DIET's BERT-small (its table 1); `tiny` is for trying things on a CPU.
 SIZES: dict[str, Fields] = {
     "tiny": _size(4, 128, 4),
     "small": _size(4, 512, 8),
     "base": _size(12, 768, 12),
     "large": _size(24, 1024, 16),
+    "modern_tiny": {**_size(6, 128, 4), "encoder_ffn_embed_dim": 192, **MODERN},
+    "modern_base": {**_size(22, 768, 12), "encoder_ffn_embed_dim": 1152, **MODERN},
 }
 
 

@@ -42,7 +42,7 @@ class Names:
     def norm(self, name, x, eps):
         if f"{name}.weight" not in self:
             return x
-        return F.layer_norm(x, x.shape[-1:], self[f"{name}.weight"], self[f"{name}.bias"], eps)
+        return F.layer_norm(x, x.shape[-1:], self[f"{name}.weight"], self.weights.get(self.full(f"{name}.bias")), eps)
 
 
 def activation(name, x):
@@ -152,11 +152,17 @@ class Stack:
         begins = after & (tokens == EOS if self.spec["pair_separators"] == 2 else tokens != PAD)
         return begins.cumsum(1).clamp(max=1)
 
-    def turn(self, x):
+    def local(self, layer):
+        """Whether a layer has the window: all but every `global_every`-th, from the first."""
+        every = self.spec["global_every"]
+        return self.spec["attention_window"] > 0 and (not every or layer % every != 0)
+
+    def turn(self, x, layer):
         """The plane of the columns `c` and `c + r/2` by the angle `i base^(-2c/r)`."""
+        base = self.local(layer) and self.spec["local_rotary_base"] or self.spec["rotary_base"]
         r = self.spec["rotary_dims"] % (self.d_h + 1)  # -1 is all
         power = -2 * torch.arange(r // 2, dtype=torch.float64) / r
-        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * self.spec["rotary_base"] ** power
+        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * base**power
         a, b = x[..., : r // 2], x[..., r // 2 : r]
         turned = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos(), x[..., r:])
         return torch.cat(turned, -1)
@@ -178,10 +184,11 @@ class Stack:
     def attention(self, name, x, y, layer, term, hidden, products):
         """From `x` `(B, n, d)` to `y` `(B, m, d)`, with `term` `(B or 1, H, n, m)` and `hidden` likewise."""
         w, itself = self.w, x is y
-        parts = zip((x, y, y), w[f"{name}.qkv_proj.weight"].chunk(3), w[f"{name}.qkv_proj.bias"].chunk(3))
+        biases = w[f"{name}.qkv_proj.bias"].chunk(3) if f"{name}.qkv_proj.bias" in w else (0, 0, 0)
+        parts = zip((x, y, y), w[f"{name}.qkv_proj.weight"].chunk(3), biases)
         query, key, value = (in_heads(x @ weight.t() + bias, self.d_h) for x, weight, bias in parts)
         if itself and self.spec["rotary_dims"]:
-            query, key = self.turn(query), self.turn(key)
+            query, key = self.turn(query, layer), self.turn(key, layer)
         if itself and self.spec["absolute"] == "untied_cross":
             p, sets = self.w["position_bias.absolute.table.weight"][: x.shape[1]], self.sets(layer)
             query, key = query + self.projected("query", p)[sets], key + self.projected("key", p)[sets]
@@ -205,17 +212,20 @@ class Stack:
         return self.w.norm(norm, x + part(x), self.eps)
 
     def feed_forward(self, name, x):
-        return self.w.linear(f"{name}.fc2", activation(self.spec["activation_fn"], self.w.linear(f"{name}.fc1", x)))
+        x = self.w.linear(f"{name}.fc1", x)
+        x, gate = x.chunk(2, -1) if self.spec["gated"] else (x, 1)
+        return self.w.linear(f"{name}.fc2", activation(self.spec["activation_fn"], x) * gate)
 
     def run(self, x, padding, tokens=None, between=None):
         """The layers, and the norm after them; `between` is the attention to a source."""
-        n, free, hidden = x.shape[1], self.free_of_words(x.shape[1]), padding[:, None, None, :]
+        n, free = x.shape[1], self.free_of_words(x.shape[1])
         away = distances(n, n)
+        hidden = padding[:, None, None, :] & (away != 0)  # padding sees itself: nothing at all has no softmax
         if self.spec["causal"]:
             hidden = hidden | (away > 0)
-        if self.spec["attention_window"]:
-            words = torch.arange(n) > 0
-            hidden = hidden | ((away.abs() > self.spec["attention_window"]) & words & words[:, None])
+        far = away.abs() > self.spec["attention_window"]
+        if not self.spec["global_every"]:  # `[CLS]` sees all, and all see it
+            far[0], far[:, 0] = False, False
         for layer in range(self.layers):
             name = f"layers.{layer}"
             bias = free[self.sets(layer)]
@@ -223,7 +233,9 @@ class Stack:
                 values, s = self.w["segment_attention.weight"].flatten(0, 1)[self.sets(layer)], self.segments(tokens)
                 bias = bias + values[:, s[:, :, None], s[:, None, :]].transpose(0, 1)
 
-            def attend(x, name=f"{name}.self_attn", layer=layer, bias=bias):
+            seen = hidden | far if self.local(layer) else hidden
+
+            def attend(x, name=f"{name}.self_attn", layer=layer, bias=bias, hidden=seen):
                 if not self.spec["linformer"]:
                     return self.attention(name, x, x, layer, bias, hidden, self.products())
                 mixed = self.w[f"{name}.projection.weight"][:, :n] @ x.masked_fill(padding[:, :, None], 0)

@@ -5,7 +5,7 @@ import torch
 
 from tests.contract.aliases import build
 from tests.contract.equations import Names, activation, encoder, translator, words
-from tests.contract.fixtures.cases import CASES, SMALL, STACKS, SYSTEMS, TRANSLATIONS, TRANSLATORS
+from tests.contract.fixtures.cases import CASES, MODERN, SMALL, STACKS, SYSTEMS, TRANSLATIONS, TRANSLATORS
 from tests.contract.fixtures.data import PAD, sentences
 
 
@@ -42,20 +42,21 @@ def agree(model, given, equation, compute):
 
 
 ENCODERS = [
-    *((name, {}) for name in CASES),
+    *((name, {}) for name in [*CASES, *MODERN]),
     # without padding
     *((name, {"lengths": (13, 2, 8, 7), "unpad": "always"})
-      for name in ("tupe_r", "diet_rel", "shaw", "rope", "linformer", "deberta", "bert_ad")),
+      for name in ("tupe_r", "diet_rel", "shaw", "rope", "linformer", "deberta", "bert_ad", *MODERN)),
     # farther than the last bucket begins
     *((name, {"lengths": (150, 70), "positions": 160}) for name in ("tupe_r", "fire", "kerple", "rope", "shaw")),
     *((name, {"attention_backend": backend})
-      for name in ("tupe_r", "diet_abs", "tupe_r in a window", "bert_ad") for backend in ("reference", "sdpa")),
+      for name in ("tupe_r", "diet_abs", "tupe_r in a window", "bert_ad", "tupe_a_rope in ModernBERT's block")
+      for backend in ("reference", "sdpa")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "more"), ENCODERS)
 def test_encoder(name, more):
-    (system, fields), more = CASES[name], {"lengths": (13, 8, 2), "positions": 24, **more}
+    (system, fields), more = {**CASES, **MODERN}[name], {"lengths": (13, 8, 2), "positions": 24, **more}
     spec, tokens = {**SYSTEMS[system], **fields}, sentences(*more.pop("lengths"))
     model = large(build(f"{system}_tiny", **SMALL, **fields, **more))
     kept, stack, head = tokens != PAD, "encoder.sentence_encoder.", "encoder.lm_head."

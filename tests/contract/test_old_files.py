@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.contract.aliases import Seq2SeqModel, build, exported_class, in_this_process, load, opened, write_checkpoint
-from tests.contract.fixtures.cases import CASES, MODELS, SMALL, SYSTEMS
+from tests.contract.fixtures.cases import CASES, MODELS, MODERN, SMALL, SYSTEMS
 from tests.contract.fixtures.data import FIXTURES, PAD, sentences, write_dictionaries
 from tests.contract.test_equations import large
 
@@ -121,11 +121,11 @@ def test_export_by_the_import(name, exported, tmp_path):
 REFUSED = {"attention_window", "content_terms", "embedding_dim", "no_untied_layer_norm"}  # by an export
 
 
-@pytest.mark.parametrize("name", [name for name, (_, fields) in CASES.items() if not REFUSED & {*fields}])
+@pytest.mark.parametrize("name", [*(n for n, (_, fields) in CASES.items() if not REFUSED & {*fields}), *MODERN])
 @torch.no_grad()
 def test_export_of_today(name, tmp_path):
     """Its classes and the import read every field that changes what a model computes."""
-    (system, fields), data = CASES[name], write_dictionaries(tmp_path / "data")
+    (system, fields), data = {**CASES, **MODERN}[name], write_dictionaries(tmp_path / "data")
     model = large(build(f"{system}_tiny", **SMALL, **fields)).float()
     write_checkpoint(tmp_path / "model.pt", model, f"{system}_tiny")
     in_this_process("export", tmp_path / "model.pt", data, tmp_path / "exported", "--no-tokenizer")

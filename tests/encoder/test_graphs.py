@@ -13,11 +13,13 @@ LENGTHS = range(5, 25)  # 20 of them; the last is all the positions that there a
 @pytest.fixture
 def model(request, build):
     """Of one layer, as more cost the compiler more; of the first kind two, which follow each other in the graph."""
-    layers = 2 if request.param == KINDS[0] else 1
-    return build(f"{request.param}_tiny", encoder_layers=layers, dropout=0.0, attention_dropout=0.0)
+    two = request.param in (KINDS[0], MODERN)
+    fields = {"encoder_layers": 2 if two else 1, "attention_window": 4 if request.param == MODERN else 0}
+    return build(f"{request.param}_tiny", **fields, dropout=0.0, attention_dropout=0.0)
 
 
-kinds = pytest.mark.parametrize("model", KINDS, indirect=True)
+MODERN = "tupe_a_rope_modern"  # a layer that sees all, and one in a window
+kinds = pytest.mark.parametrize("model", [*KINDS, MODERN], indirect=True)
 
 
 def batch(dictionary, length, size=3):
@@ -39,7 +41,7 @@ def compiled(model, backend):
     return torch.compile(model, dynamic=True, fullgraph=True, backend=counting), graphs
 
 
-@pytest.mark.parametrize("model", ["tupe_r", "shaw", "deberta", "diet_abs_lin"], indirect=True)
+@pytest.mark.parametrize("model", ["tupe_r", "shaw", "deberta", "diet_abs_lin", MODERN], indirect=True)
 @torch.no_grad()
 def test_few_graphs_for_many_lengths(model, dictionary):
     run, graphs = compiled(model, "eager")

@@ -34,11 +34,13 @@ def data(tmp_path_factory):
     [
         ("diet_rel", "MNLI"),
         *((name, None) for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "rope")),
+        ("tupe_a_rope_modern", None),
     ],
 )
 def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsys):
     """A system for each way of the graph: all terms that are added to the logits are one buffer in it, as tupe_r's."""
-    fields = {} if system == "tupe_r" else {"encoder_layers": 1}  # one model shows that layers follow each other
+    # two models show that layers follow each other
+    fields = {} if system in ("tupe_r", "tupe_a_rope_modern") else {"encoder_layers": 1}
     make_checkpoint(tmp_path / "best.pt", f"{system}_tiny", 3 if task else None, of=data / "corpus", **fields)
     data, folder = data / (task or "corpus"), tmp_path / "exported"
     assert main(["export", str(tmp_path / "best.pt"), str(data), str(folder), "--no-tokenizer"]) == 0

@@ -108,7 +108,7 @@ def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor
         return words, positions
     deviation = torch.sqrt((words + positions).var(-1, unbiased=False, keepdim=True) + module.eps)
     words, positions = ((part - part.mean(-1, keepdim=True)) / deviation * module.weight for part in (words, positions))
-    return words + module.bias, positions
+    return words if module.bias is None else words + module.bias, positions
 
 
 def correlation_maps(encoder: Encoder, tokens: Tensor) -> Matrices:

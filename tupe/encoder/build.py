@@ -76,6 +76,13 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     )
 
 
+def build_local_rotation(args: Namespace) -> Rotary | None:
+    """Build the rotation of the layers with a window; `None` where it is that of all layers."""
+    if not (args.rotary_dims and args.local_rotary_base):
+        return None
+    return Rotary(args.encoder_embed_dim // args.encoder_attention_heads, args.rotary_dims, args.local_rotary_base)
+
+
 def build_segment_attention(args: Namespace) -> SegmentAttention | None:
     """Build the segment term of the attention, shared like the other terms; `None` without segments there."""
     if args.segment != "per_head":

@@ -1,6 +1,6 @@
 """The encoder: embeds tokens, computes the position terms once a batch, and runs the layers with them."""
 
-import itertools
+import functools
 import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tupe.attention.biased import takes_parts
 from tupe.attention.packed import takes_packed
-from tupe.encoder.build import build_position_bias, build_segment_attention, embedding_width
+from tupe.encoder.build import build_local_rotation, build_position_bias, build_segment_attention, embedding_width
 from tupe.encoder.layer import AttentionInputs, Layer, run_layer
 from tupe.encoder.unpadded import Tokens, packed, without_padding
 from tupe.layers import Dropout, Linear, is_traced
@@ -44,9 +44,11 @@ class EncoderBase(nn.Module):
             layer: class of the layers.
             options: extra positional arguments of `layer`.
         """
-        width, embedding_dim, eps = args.encoder_embed_dim, embedding_width(args), args.layer_norm_eps
+        width, embedding_dim, bias = args.encoder_embed_dim, embedding_width(args), not args.no_biases
+        norm = functools.partial(nn.LayerNorm, eps=args.layer_norm_eps, bias=bias)
         self.num_heads, self.head_dim = args.encoder_attention_heads, width // args.encoder_attention_heads
-        self.max_positions, self.window = args.max_positions, args.attention_window
+        self.max_positions = args.max_positions
+        self.window, self.global_every = args.attention_window, args.global_every
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
         self.eos, self.pair_separators = eos, args.pair_separators
@@ -58,13 +60,16 @@ class EncoderBase(nn.Module):
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
         self.position_bias = build_position_bias(args, layer.attention.bidirectional)
+        self.local_rotation = build_local_rotation(args)
         self.segment_attention = build_segment_attention(args)
-        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim, eps)
+        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else norm(embedding_dim)
         self.dropout = Dropout(args.dropout)
-        self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width)
+        self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width, bias)
         num_terms = self.position_bias.num_terms
         self.layers = nn.ModuleList(layer(args, num_terms, *options) for _ in range(args.encoder_layers))
-        self.layer_norm = nn.LayerNorm(width, eps) if args.encoder_normalize_before else nn.Identity()
+        if args.no_first_norm:
+            self.layers[0].self_attn_layer_norm = nn.Identity()
+        self.layer_norm = norm(width) if args.encoder_normalize_before else nn.Identity()
 
     def tokens(self, padding: Tensor, num_tokens: int | None = None, padded: bool = False) -> Tokens:
         """Find the tokens of a batch: all its slots if `padded` or if padding is not removed.
@@ -143,14 +148,25 @@ class EncoderBase(nn.Module):
 
     def attention_inputs(self, terms: Terms, tokens: Tokens, x: Tensor) -> Iterator[tuple[AttentionInputs, ...]]:
         """Yield for each layer what its attention takes for each group of `tokens`; `x` is the layers' input."""
-        groups, dtype = tokens.groups or (tokens,), compute_dtype(x)
-        by_layer = [terms] if self.layers_share else terms.split(len(self.layers))
-        for own in by_layer:
-            inputs = tuple(self.group_inputs(group, own, dtype, x) for group in groups)
-            yield from itertools.repeat(inputs, len(self.layers) // len(by_layer))
+        groups, dtype, number = tokens.groups or (tokens,), compute_dtype(x), len(self.layers)
+        local_rotation = terms.rotation
+        if self.local_rotation is not None:
+            place = torch.arange(terms.length, dtype=terms.rotation.dtype, device=terms.rotation.device)
+            local_rotation = self.local_rotation(place)
+        inputs: dict[bool, tuple[AttentionInputs, ...]] = {}  # by whether the layer has a window
+        for layer, own in enumerate([terms] * number if self.layers_share else terms.split(number)):
+            local = self.is_local(layer)
+            if not self.layers_share or local not in inputs:
+                own = own._replace(rotation=local_rotation) if local else own
+                inputs[local] = tuple(self.group_inputs(group, own, local, dtype, x) for group in groups)
+            yield inputs[local]
 
-    def group_inputs(self, group: Tokens, terms: Terms, dtype: torch.dtype, x: Tensor) -> AttentionInputs:
-        """Return the terms of a group, rounded to the layers' type, and their bias."""
+    def is_local(self, layer: int) -> bool:
+        """Tell whether a layer attends within the window."""
+        return self.window > 0 and (self.global_every == 0 or layer % self.global_every > 0)
+
+    def group_inputs(self, group: Tokens, terms: Terms, local: bool, dtype: torch.dtype, x: Tensor) -> AttentionInputs:
+        """Return the terms of a group, rounded to the layers' type, and their bias, with the window if `local`."""
         if group.shape is not None:
             if group.shape[1] < terms.length:
                 terms = terms.slice(group.shape[1], self.position_bias.num_keys)
@@ -162,8 +178,8 @@ class EncoderBase(nn.Module):
                 terms = terms._replace(segments=terms.segments.expand(group.shape or x.shape[:2]))
             return AttentionInputs(group, terms.rounded(dtype), terms)
         bias = terms.dense()
-        if self.window:
-            bias = hide_far(bias, self.window, terms.length, device)
+        if local:
+            bias = hide_far(bias, self.window, terms.length, device, sees_cls=self.global_every == 0)
         return AttentionInputs(group, terms.rounded(dtype), None if bias is None else bias.to(dtype))
 
 
@@ -209,9 +225,11 @@ class Encoder(EncoderBase):
         return tokens.pad(x), states
 
 
-def hide_far(bias: Tensor | None, reach: int, length: int, device: torch.device) -> Tensor:
-    """Return `bias` with -inf at distances above `reach`, except in the row and column of `[CLS]`."""
+def hide_far(bias: Tensor | None, reach: int, length: int, device: torch.device, sees_cls: bool = True) -> Tensor:
+    """Return `bias` with -inf at distances above `reach`, but with `sees_cls` not in `[CLS]`'s row and column."""
     place = torch.arange(length, device=device)
-    far = ((place - place[:, None]).abs() > reach) & (place > 0) & (place[:, None] > 0)
+    far = (place - place[:, None]).abs() > reach
+    if sees_cls:
+        far = far & (place > 0) & (place[:, None] > 0)
     bias = torch.zeros(1, length, length, device=device) if bias is None else bias
     return bias.masked_fill(far, -math.inf)

@@ -64,8 +64,8 @@ class Attention(nn.Module):
         width, self.num_heads = args.encoder_embed_dim, args.encoder_attention_heads
         self.scale = 1 / math.sqrt(num_terms * (width // self.num_heads))
         self.dropout, self.backend = args.attention_dropout, args.attention_backend
-        self.qkv_proj = Linear(width, 3 * width)
-        self.out_proj = Linear(width, width)
+        self.qkv_proj = Linear(width, 3 * width, bias=not args.no_biases)
+        self.out_proj = Linear(width, width, bias=not args.no_biases)
         self.relative: ShawRelative | DisentangledRelative | None = None
 
     def in_heads(self, x: Tensor) -> Tensor:
@@ -224,27 +224,40 @@ class LengthProjection(nn.Module):
 
 
 class Layer(nn.Module):
-    """Transformer layer: attention and feed-forward part, each with a residual; post-norm (BERT) or pre-norm."""
+    """Transformer layer: attention and feed-forward part, each with a residual; post-norm (BERT) or pre-norm.
+
+    The feed-forward part of BERT and the gated one (GeGLU with GELU; Shazeer 2020; ModernBERT), with dropout on `h`:
+
+        h = act(x W_1),          h = act(x W_1) * (x W_2),          y = h W
+    """
 
     attention = SelfAttention
 
     def __init__(self, args: Namespace, num_terms: int) -> None:
         super().__init__()
-        width = args.encoder_embed_dim
+        width, ffn_width, bias = args.encoder_embed_dim, args.encoder_ffn_embed_dim, not args.no_biases
+        norm = functools.partial(nn.LayerNorm, width, args.layer_norm_eps, bias=bias)
         self.normalize_before = args.encoder_normalize_before
         self.self_attn = self.attention(args, num_terms)
-        self.self_attn_layer_norm = nn.LayerNorm(width, args.layer_norm_eps)
+        self.self_attn_layer_norm = norm()
         self.activation = ACTIVATIONS[args.activation_fn]
         self.dropout = Dropout(args.dropout)
         self.activation_dropout = Dropout(args.activation_dropout)
-        self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
-        self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
-        self.final_layer_norm = nn.LayerNorm(width, args.layer_norm_eps)
+        self.gated = args.gated
+        self.fc1 = Linear(width, 2 * ffn_width if self.gated else ffn_width, bias=bias)  # W_1 and W_2
+        self.fc2 = Linear(ffn_width, width, bias=bias)
+        self.final_layer_norm = norm()
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))
+        x = self.fc1(x)
+        if self.gated:
+            x, gate = x.chunk(2, dim=-1)
+            x = self.activation(x) * gate
+        else:
+            x = self.activation(x)
+        return self.fc2(self.activation_dropout(x))
 
-    def residual(self, part: Callable[[Tensor], Tensor], x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    def residual(self, part: Callable[[Tensor], Tensor], x: Tensor, norm: nn.Module) -> Tensor:
         """Compute `x + part(norm(x))` (pre-norm) or `norm(x + part(x))` (post-norm), with dropout on the part."""
         if self.normalize_before:
             return x + self.dropout(part(norm(x)))

@@ -50,6 +50,12 @@ class TupeConfig(PreTrainedConfig):
         linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
         embedding_dim: width of the tables of tokens and positions; 0 for `hidden_size`.
         attention_window: attend to tokens at most this far to each side, and to and from [CLS]; 0 for all.
+        global_every: with a window, every n-th layer, from the first, attends to all; windows then include [CLS] only
+            where it is near. 0: all layers have the window.
+        local_rotary_base: `rotary_base` of the layers with a window; 0 for that of the others.
+        gated: the feed-forward part is `act(x W_1) * (x W_2)` (GeGLU) before its last layer.
+        no_biases: linear layers and layer norms have no biases; the output embeddings do.
+        no_first_norm: the first layer has no layer norm before its attention.
         attention_backend, unpad: how attention is computed, and whether padding is (`auto`, `always`, `never`).
         checkpoint_activations: use `gradient_checkpointing_enable()` instead.
     """
@@ -99,6 +105,11 @@ class TupeConfig(PreTrainedConfig):
     content_terms: int = 0
     embedding_dim: int = 0
     attention_window: int = 0
+    global_every: int = 0
+    local_rotary_base: float = 0.0
+    gated: bool = False
+    no_biases: bool = False
+    no_first_norm: bool = False
     attention_backend: str = "auto"
     unpad: str = "auto"
     compile: bool = False

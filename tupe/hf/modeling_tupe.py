@@ -162,9 +162,9 @@ class LanguageModelHead(nn.Module):
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
         width = config.embedding_dim or config.hidden_size
-        self.dense = nn.Linear(config.hidden_size, width)
+        self.dense = nn.Linear(config.hidden_size, width, bias=not config.no_biases)
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
+        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps, bias=not config.no_biases)
         self.decoder = nn.Linear(width, config.vocab_size)
 
     def forward(self, features: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ _OF_TERM = {
 
 def is_used(args: Namespace, field: str) -> bool:
     """Tell whether a field of the position encoding is of a term that the model has."""
-    if field == "rotary_base":
+    if field in ("rotary_base", "local_rotary_base"):
         return bool(args.rotary_dims)
     return field not in _OF_TERM or not _OF_TERM[field].isdisjoint((args.absolute, args.relative))
 

@@ -48,6 +48,8 @@ class LanguageModelHead(RobertaLMHead):
         self.layer_norm.eps = args.layer_norm_eps
         self.activation_fn = ACTIVATIONS[args.activation_fn]
         self.dense = Linear.of(self.dense) if embedding_dim == width else Linear(width, embedding_dim)
+        if args.no_biases:
+            self.dense.bias = self.layer_norm.bias = None
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute the logits `(..., V)` of `features` `(..., d)`."""

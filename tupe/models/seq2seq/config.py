@@ -5,7 +5,8 @@ from argparse import Namespace
 from tupe.util import UserError
 
 #: Fields of the other encoders alone.
-_OTHERS = {"attention_window": 0, "pair_separators": 2}
+_OTHERS = {"attention_window": 0, "global_every": 0, "local_rotary_base": 0.0, "pair_separators": 2}
+_OTHERS |= dict.fromkeys(("gated", "no_biases", "no_first_norm"), False)
 
 
 def encoder_args(args: Namespace) -> Namespace:
