@@ -159,7 +159,7 @@ class Stack:
 
     def turn(self, x, layer):
         """The plane of the columns `c` and `c + r/2` by the angle `i base^(-2c/r)`."""
-        base = self.local(layer) and self.spec["local_rotary_base"] or self.spec["rotary_base"]
+        base = (self.local(layer) and self.spec["local_rotary_base"]) or self.spec["rotary_base"]
         r = self.spec["rotary_dims"] % (self.d_h + 1)  # -1 is all
         power = -2 * torch.arange(r // 2, dtype=torch.float64) / r
         angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * base**power

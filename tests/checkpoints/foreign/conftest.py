@@ -163,6 +163,19 @@ def saved(bytes_of_text, pieces, deberta_pieces, words, tmp_path_factory):
             write_json(folder / "vocab.json", {symbol: number for number, symbol in enumerate(symbols)})
             (folder / "merges.txt").write_text(bytes_of_text[1], encoding="utf-8")
             return len(symbols)
+        if kind == "modernbert":
+            from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+            special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "cls", "sep", "pad", "mask")}
+            number = {symbol: number for number, symbol in enumerate([*bytes_of_text[0], *special.values()])}
+            merges = [tuple(line.split(" ")) for line in bytes_of_text[1].splitlines()[1:]]
+            tokenizer = Tokenizer(models.BPE(number, merges))
+            tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+            tokenizer.post_processor = processors.TemplateProcessing(
+                "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", [(name, number[name]) for name in ("[CLS]", "[SEP]")]
+            )
+            transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+            return len(number)
         if kind in ("xlm-roberta", "camembert", "deberta-v2"):
             model, more = (deberta_pieces, 1) if kind == "deberta-v2" else (pieces, 5 if kind == "camembert" else 2)
             name = "spm.model" if kind == "deberta-v2" else "sentencepiece.bpe.model"

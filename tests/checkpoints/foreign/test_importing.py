@@ -31,6 +31,7 @@ CASES += [("mpnet", {"layer_norm_eps": 1e-3}), ("electra", {"embedding_size": 8,
 CASES += [("deberta-v2", V3), ("deberta-v2", {**V3, "position_buckets": -1}), ("deberta-v2", {**V3, "legacy": False})]
 CASES += [("deberta-v2", {**V3, "position_biased_input": True, "type_vocab_size": 2})]
 CASES += [("deberta-v2", {**V3, "max_relative_positions": -1, "type_vocab_size": 2, "layer_norm_eps": 1e-3})]
+CASES += [("modernbert", {"local_attention": 8, "num_hidden_layers": 5, "norm_eps": 1e-3})]
 MNLI = dict(enumerate(["ENTAILMENT", "neutral", "contradiction"]))
 CLASSES = {"id2label": MNLI, "label2id": {name: number for number, name in MNLI.items()}}
 TOKENS = torch.tensor([[0, 9, 8, 7, 2]])

@@ -52,7 +52,8 @@ class Foreign:
         """The model of ours: one whose size and system these fields are, or one of which some of them differ."""
         size = next((s for s, row in SIZES.items() if row.items() <= self.fields.items()), "base")
         system = system_of({**vars(TupeConfig()), **BERT, "linformer_k": 0, "sharing": "layer", **self.fields})
-        near = "deberta" if self.fields["relative"] == "deberta" else "bert_a"
+        near = "rope" if "rotary_dims" in self.fields else "bert_a"
+        near = "deberta" if self.fields["relative"] == "deberta" else near
         return f"{system or near}_{size}"
 
     @property

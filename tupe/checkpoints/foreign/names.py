@@ -56,7 +56,7 @@ class Family(NamedTuple):
 
     base: str  # what comes before the encoder's names
     layer: str  # what comes before the names of layer `{}`
-    query_key_value: tuple[str, str, str]  # which we have in one
+    query_key_value: tuple[str, ...]  # which we have in one
     of_layer: dict[str, str]  # the others of a layer -> ours within one
     embeddings: dict[str, str]  # of the encoder, without positions and token types -> ours within it
     lm_head: dict[str, str]  # outside the encoder -> ours within the language-model head
@@ -160,6 +160,25 @@ FAMILIES = {
         },
         embeddings={**_BERT.embeddings, "LayerNorm.": "layer_norm."},
     ),
+    "modernbert": _BERT._replace(
+        base="model.",
+        layer="layers.{}.",
+        query_key_value=("attn.Wqkv.",),
+        of_layer={
+            "attn.Wo.": "self_attn.out_proj.",
+            "attn_norm.": "self_attn_layer_norm.",
+            "mlp.Wi.": "fc1.",
+            "mlp.Wo.": "fc2.",
+            "mlp_norm.": "final_layer_norm.",
+        },
+        embeddings={
+            "embeddings.tok_embeddings.": "embed_tokens.",
+            "embeddings.norm.": "layernorm_embedding.",
+            "final_norm.": "layer_norm.",
+        },
+        lm_head={"head.dense.": "dense.", "head.norm.": "layer_norm.", "decoder.": ""},
+        head=("head.dense.", "classifier."),
+    ),
     "deberta-v2": _BERT._replace(
         base="deberta.",
         query_key_value=("attention.self.query_proj.", "attention.self.key_proj.", "attention.self.value_proj."),
@@ -197,10 +216,9 @@ def from_transformers(state: Mapping[str, Tensor], family: Family, layers: int, 
     for layer in range(layers):
         theirs, ours = family.base + family.layer.format(layer), f"{ENCODER}layers.{layer}."
         tables |= {theirs + part: ours + name for part, name in family.of_layer.items()}
-        for of in ("weight", "bias"):
-            found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat(
-                [state[theirs + x + of] for x in family.query_key_value]
-            )
+        qkv = [theirs + name for name in family.query_key_value]
+        for of in ("weight", "bias") if f"{qkv[0]}bias" in state else ("weight",):
+            found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat([state[name + of] for name in qkv])
     for name, tensor in state.items():
         for theirs, ours in tables.items():
             if name.startswith(theirs):

@@ -13,6 +13,7 @@ from tupe.checkpoints.foreign.tokenizer import Tokenizer, from_json, sentence_pi
 from tupe.checkpoints.foreign.vocabulary import by_role
 from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, MODEL
 from tupe.patches.safe_load import safe_load
+from tupe.systems import MODERN
 from tupe.util import UserError, import_transformers
 
 #: Activation of Transformers -> fairseq's, where their names differ.
@@ -20,7 +21,7 @@ _ACTIVATIONS = {"gelu_python": "gelu"}
 _ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_accurate")
 #: Activation of the classification head between its two layers.
 _HEAD_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}
-_ONE_SEPARATOR = ("bert", "distilbert", "electra", "deberta-v2")
+_ONE_SEPARATOR = ("bert", "distilbert", "electra", "deberta-v2", "modernbert")
 _TRUSTED = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -85,24 +86,40 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
 
 def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     kind, width = config.model_type, config.hidden_size
-    distil = kind == "distilbert"
-    activation = config.activation if distil else config.hidden_act
+
+    def first(*names: str) -> Any:
+        """Return the field that has one of these names; the first is BERT's."""
+        return next(getattr(config, name) for name in names if hasattr(config, name))
+
+    activation = first("hidden_act", "activation", "hidden_activation")
     fields = {
         **BERT,
         "encoder_layers": config.num_hidden_layers,
         "encoder_embed_dim": width,
         "encoder_attention_heads": config.num_attention_heads,
-        "encoder_ffn_embed_dim": config.hidden_dim if distil else config.intermediate_size,
+        "encoder_ffn_embed_dim": first("intermediate_size", "hidden_dim"),
         "activation_fn": _ACTIVATIONS.get(activation, activation),
         "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
-        "dropout": config.dropout if distil else config.hidden_dropout_prob,
-        "attention_dropout": config.attention_dropout if distil else config.attention_probs_dropout_prob,
-        "layer_norm_eps": 1e-12 if distil else config.layer_norm_eps,
+        "dropout": first("hidden_dropout_prob", "dropout", "mlp_dropout"),
+        "attention_dropout": first("attention_probs_dropout_prob", "attention_dropout"),
+        "layer_norm_eps": 1e-12 if kind == "distilbert" else first("layer_norm_eps", "norm_eps"),
         "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else config.max_position_embeddings,
         "encoder_normalize_before": kind == "roberta-prelayernorm",
         "segment": "input" if SEGMENTS in weights else "none",
         "pair_separators": 1 if kind in _ONE_SEPARATOR else 2,
     }
+    if kind == "modernbert":
+        by_type = {name: rope["rope_theta"] for name, rope in config.rope_parameters.items()}
+        everywhere = [*config.layer_types, "full_attention"]  # where no second layer attends to all
+        fields |= {
+            **MODERN,
+            "absolute": "none",
+            "rotary_dims": -1,
+            "rotary_base": by_type["full_attention"],
+            "local_rotary_base": by_type["sliding_attention"],
+            "attention_window": config.sliding_window,
+            "global_every": everywhere.index("full_attention", 1),
+        }
     if kind == "mpnet":
         fields["relative"] = "bucketed"
     if kind == "electra" and config.embedding_size != width:

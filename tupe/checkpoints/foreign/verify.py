@@ -48,7 +48,7 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
 
 def _tokens(symbols: int, longest: int) -> Tensor:
     """Draw sequences of three lengths, one of them a pair, `(3, T)`, in our numbers."""
-    length = min(longest, 64)
+    length = min(longest, 192)  # more than a window of 64 to each side reaches
     tokens = torch.randint(4, symbols - 1, (3, length), generator=torch.Generator().manual_seed(1))
     tokens[:, 0] = _BOS
     for sequence, end in zip(tokens, (length, length // 2, length // 4)):

@@ -6,7 +6,7 @@ from tupe.checkpoints.warm_start.carry import ZERO
 from tupe.models.config import OPTIONS
 from tupe.models.describe import with_fields
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.systems import ALIASES, IN_LAYER, SYSTEMS
+from tupe.systems import ALIASES, IN_LAYER, SIZES, SYSTEMS
 
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
@@ -21,7 +21,8 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
     """
     source = old.args
     system = ALIASES.get(system, system)
-    name = f"{system}_{source._name.rpartition('_')[2]}"
+    size = next(size for size in reversed(SIZES) if source._name.endswith(f"_{size}"))  # `modern_base` before `base`
+    name = f"{system}_{size}"
     asked, given = vars(with_fields(name, fields)), {field.partition("=")[0] for field in fields}
     stays = {} if source.segment == "none" else {"segment": source.segment}
     new = Namespace(
@@ -53,7 +54,7 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
     kept = _OF_ABSOLUTE if old.absolute == new.absolute not in ("none", "input") else ()
     kept += _OF_RELATIVE if old.relative != "none" else ()
     kept += _OF_ROTARY if old.rotary_dims else ()
-    kept += ("attention_window",)
+    kept += ("attention_window", "global_every", "local_rotary_base")
     other = next((name for name in kept if getattr(old, name) != getattr(new, name)), None)
     if other is not None:
         return f"{other}={getattr(old, other)} becomes {getattr(new, other)}"
