@@ -26,7 +26,6 @@ _SECONDS = 10  # for a batch; a thread that takes longer is left to fairseq
 
 _batch_by_size = FairseqDataset.batch_by_size
 _filter_indices_by_size = FairseqTask.filter_indices_by_size
-_get_batch_iterator = FairseqTask.get_batch_iterator
 _train_step, _valid_step = FairseqTask.train_step, FairseqTask.valid_step
 _regular_dataset = MaskedLMTask._regular_dataset
 _maybe_shorten_dataset = masked_lm.maybe_shorten_dataset
@@ -58,17 +57,6 @@ def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_in
             "or break lines with --sample-break-mode none."
         )
     return kept
-
-
-def get_batch_iterator(self, *args, **kwargs):
-    """Start the data workers again in every epoch.
-
-    fairseq keeps the workers, with a copy of the data set that stays in the epoch in which they started: with
-    `num_workers` above 0, all epochs would see the masks of that epoch.
-    """
-    iterator = _get_batch_iterator(self, *args, **kwargs)
-    iterator.persistent_workers = False
-    return iterator
 
 
 def put_dummy_batches_first(samples: list[dict]) -> list[dict]:

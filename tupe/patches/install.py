@@ -10,7 +10,7 @@ import fairseq
 import fairseq.trainer
 import numpy as np
 from fairseq import checkpoint_utils, distributed_utils, optim, options
-from fairseq.data import FairseqDataset, data_utils, indexed_dataset
+from fairseq.data import FairseqDataset, data_utils, indexed_dataset, iterators
 from fairseq.file_io import PathManager
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.tasks import FairseqTask, masked_lm
@@ -18,7 +18,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 from torch.utils.data._utils import signal_handling
 
-from tupe.patches import batches, checkpoints, launch, optimizers
+from tupe.patches import batches, checkpoints, launch, optimizers, order
 from tupe.patches.trainer import TupeTrainer
 from tupe.util import UserError
 
@@ -51,7 +51,9 @@ PATCHES: list[tuple[Any, str, Any]] = [
     # how much of the data is skipped is not said
     (FairseqTask, "filter_indices_by_size", batches.filter_indices_by_size),
     # data workers draw the masks of one epoch in all epochs
-    (FairseqTask, "get_batch_iterator", batches.get_batch_iterator),
+    (FairseqTask, "get_batch_iterator", order.get_batch_iterator),
+    # runs that resume with other batches leave out sequences and repeat others
+    (iterators, "EpochBatchIterator", order.EpochBatchIterator),
     # dummy batches count
     (FairseqTask, "train_step", batches.train_step),
     (FairseqTask, "valid_step", batches.valid_step),

@@ -18,6 +18,7 @@ from tupe.patches.batches import put_dummy_batches_first
 from tupe.patches.checkpoints import check_checkpoint, record_facts, refuse_other_shards
 from tupe.patches.launch import find_unused_parameters, refuse_to_train_alone
 from tupe.patches.optimizers import make_precision_consistent
+from tupe.patches.order import split_of
 from tupe.util import remove_parts
 
 
@@ -64,6 +65,7 @@ class TupeTrainer(Trainer):
         self.batches = build(first, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
         if first != epoch and not self.task.can_reuse_epoch_itr(self.batches.dataset):
             self.batches = build(epoch, *args, **kwargs)
+        self.batches.split = split_of(self.cfg, self.data_parallel_world_size)
 
         if hasattr(self.lr_scheduler, "follow"):
             self.lr_scheduler.follow(self.batches)

@@ -1,0 +1,125 @@
+"""The order of a run's batches, which another split of the same updates keeps: batch size, processes, accumulation."""
+
+import functools
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from fairseq.data import iterators
+from fairseq.tasks import FairseqTask
+
+from tupe.patches.batches import batch_by_size
+
+logger = logging.getLogger(__name__)
+
+_EpochBatchIterator = iterators.EpochBatchIterator
+_get_batch_iterator = FairseqTask.get_batch_iterator
+
+
+def get_batch_iterator(self, *args, **kwargs):
+    """Start the data workers again in every epoch, and remember how to build batches of another size.
+
+    fairseq keeps the workers, with a copy of the data set that stays in the epoch in which they started: with
+    `num_workers` above 0, all epochs would see the masks of that epoch.
+    """
+    iterator = _get_batch_iterator(self, *args, **kwargs)
+    iterator.persistent_workers = False
+    iterator.rebuild = functools.partial(_get_batch_iterator, self, *args, **kwargs)
+    return iterator
+
+
+def split_of(cfg: Any, processes: int) -> dict[str, Any]:
+    """Return the settings of a run that decide which sequences an update has.
+
+    `batches` has the number of batches in an update, of all processes: for each epoch, the last for all later ones.
+    """
+    dataset, batches = cfg.dataset, [processes * accumulated for accumulated in cfg.optimization.update_freq]
+    sizes = {"batch_size": dataset.batch_size, "max_tokens": dataset.max_tokens, "batches": batches}
+    return {"seed": cfg.common.seed, **sizes, "processes": processes}
+
+
+def _updates(split: dict[str, Any]) -> list:
+    """Return what two splits of the same updates have in common."""
+    seed, size, tokens, batches = (split[name] for name in ("seed", "batch_size", "max_tokens", "batches"))
+    return [seed, tokens, size, batches] if tokens else [seed, [size * number for number in batches]]
+
+
+class EpochBatchIterator(_EpochBatchIterator):
+    """fairseq's iterator, whose place in an epoch also holds for another split of the run.
+
+    fairseq saves how many batches one process has had. A run that resumes with another batch size or number of
+    processes builds other batches in another order, so it would leave sequences out and repeat others.
+
+    If a run resumes with the same updates, split otherwise, each update of the order in which the run began is cut
+    into batches of this run, in all epochs. Else the sequences that are left of the epoch are cut.
+    """
+
+    #: Settings of this run, which the trainer sets; those in whose order the batches are; the epoch of the place
+    split: dict[str, Any] | None = None
+    began: dict[str, Any] | None = None
+    resumed = 0
+    #: The batches of all processes, where they are cut
+    cut: list | None = None
+
+    def __len__(self):
+        return super().__len__() if self.cut is None else math.ceil(len(self.cut) / self.num_shards)
+
+    def ordered_batches(self, epoch, fix_batches_to_gpus, shuffle):
+        """Return the batches of this process in an epoch."""
+        self.cut = None
+        if not self._keeps_order(epoch):
+            return super().ordered_batches(epoch, fix_batches_to_gpus, shuffle)
+        self.cut = self._cut(self.source.ordered_batches(epoch, False, shuffle), epoch)
+        return list(iterators.ShardedIterator(self.cut, self.num_shards, self.shard_id, fill_value=[]))
+
+    def state_dict(self):
+        """Return fairseq's state, the split that its order belongs to, and its place in samples where that is cut."""
+        state = super().state_dict()
+        state["split"] = self.began if self._keeps_order(state["epoch"]) else self.split
+        if self.cut is not None:
+            state["samples"] = sum(map(len, self.cut[: state["iterations_in_epoch"] * self.num_shards]))
+        return state
+
+    def load_state_dict(self, state):
+        """Go to the place of a run that may have been split in another way."""
+        began, place = state.get("split"), state.get("iterations_in_epoch", 0)
+        if self.split and began and (began != self.split or "samples" in state):
+            self.began, self.resumed = began, state["epoch"]
+            if _updates(began) != _updates(self.split) and self.shard_id == 0:
+                left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
+                logger.warning(
+                    f"The run began with {began} and resumes with {self.split}. Epoch {self.resumed} ends with {left}."
+                )
+            limits = {"max_tokens": began["max_tokens"], "max_sentences": began["batch_size"]}
+            self.source = self.rebuild(**limits, num_shards=1, shard_id=0, disable_iterator_cache=True)
+            batches = self.source.ordered_batches(self.resumed, False, state.get("shuffle", True))
+            before = sum(map(len, batches[: place * began["processes"]]))
+            self.samples = state.get("samples", before) if place else 0
+            if place:
+                ends = np.cumsum(list(map(len, self._cut(batches, self.resumed))))
+                updates = np.searchsorted(ends, self.samples) // self._batches(self.split, self.resumed) + 1
+                place = int(updates) * self._batches(self.split, self.resumed) // self.num_shards
+        super().load_state_dict({**state, "iterations_in_epoch": place})
+
+    def _keeps_order(self, epoch: int) -> bool:
+        """Return whether an epoch has the order in which the run began."""
+        return self.began is not None and (epoch == self.resumed or _updates(self.began) == _updates(self.split))
+
+    def _cut(self, batches: list, epoch: int) -> list:
+        """Cut batches of the split in which the run began into batches of this run."""
+        here, there = self._batches(self.split, epoch), self._batches(self.began, epoch)
+        if _updates(self.began) == _updates(self.split):
+            if here == there:
+                return batches
+            updates = [np.concatenate(batches[i : i + there]) for i in range(0, len(batches), there)]
+            return [batch for update in updates for batch in np.array_split(update, here)]
+
+        in_order = np.concatenate(batches)
+        limits = {"max_tokens": self.split["max_tokens"], "max_sentences": self.split["batch_size"]}
+        seen, left = (batch_by_size(self.dataset, part, **limits) for part in np.split(in_order, [self.samples]))
+        return [*seen, *[[]] * (-len(seen) % here), *left]  # an update begins where the others ended
+
+    def _batches(self, split: dict[str, Any], epoch: int) -> int:
+        """Return how many batches an update of an epoch has."""
+        return split["batches"][min(epoch, len(split["batches"])) - 1]
