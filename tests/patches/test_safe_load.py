@@ -95,18 +95,78 @@ def test_a_file_without_checksums_is_read(tmp_path):
     assert torch.equal(safe_load(tmp_path / "fast.pt")["model"]["weight"], torch.ones(2))
 
 
-@pytest.mark.parametrize("kind", ["a folder", "compressed"])
+def without_checksums(data):
+    """Zero the checksums of the parts, which switches their comparison off."""
+    data = bytearray(data)
+    for mark, offset in ((b"PK\3\4", 14), (b"PK\1\2", 16)):
+        at = -1
+        while (at := data.find(mark, at + 1)) >= 0:
+            data[at + offset : at + offset + 4] = bytes(4)
+    return data
+
+
+def overlapping(data):
+    """Let the list of parts name the tensor's bytes a second time, as those of the byte order."""
+    data = without_checksums(data)
+    tensor, order = data.rindex(b"archive/data/0"), data.rindex(b"archive/byteorder")
+    for first, last in ((20, 28), (42, 46)):  # sizes and place of a part
+        data[order - 46 + first : order - 46 + last] = data[tensor - 46 + first : tensor - 46 + last]
+    return data
+
+
+@pytest.mark.parametrize("kind", ["a folder", "compressed", "compressed without checksums", "overlapping"])
 def test_archives_that_torch_save_does_not_write(kind, tmp_path):
     """Of a tensor that claims to be a folder, PyTorch leaves what memory held before."""
-    data, path = bytearray(torch_file(zipped=True)), tmp_path / "other.pt"
+    data, path = bytearray(torch_file(zipped=True, size=10_000)), tmp_path / "other.pt"
     path.write_bytes(data)
     if kind == "a folder":
         data[data.rindex(b"archive/data/0") - 8] |= 0x10  # in the list of parts at the end of the archive
+    elif kind == "overlapping":
+        data = overlapping(data)
     else:
         with zipfile.ZipFile(io.BytesIO(data)) as stored, zipfile.ZipFile(path, "w") as made:
             for member in stored.infolist():
                 made.writestr(member.filename, stored.read(member), zipfile.ZIP_DEFLATED)
-        data = path.read_bytes()
+        data = without_checksums(path.read_bytes()) if kind.endswith("checksums") else path.read_bytes()
     path.write_bytes(data)
     with pytest.raises(UserError, match="damaged"):
         safe_load(path)
+
+
+def laughs(levels):
+    laugh = ["ha"]
+    for _ in range(levels):
+        laugh = [laugh] * 10
+    return laugh
+
+
+def circle():
+    names = []
+    names.append(names)
+    return names
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        lambda: torch.zeros(1).expand(10**9),
+        lambda: torch.zeros(4000).as_strided((1000, 1000), (1, 1)),
+        lambda: [*torch.zeros(10**5).expand(20, -1)],
+        lambda: laughs(12),
+        circle,
+    ],
+    ids=["stride 0", "overlapping rows", "one storage often", "lists of lists", "a circle"],
+)
+def test_what_grows_in_memory(bomb, zipped, tmp_path):
+    part = {"model": {}, "last_optimizer_state": {"state": {0: {"exp_avg": bomb()}}}, "cfg": {"model": bomb()}}
+    torch.save(part, tmp_path / "bomb.pt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(UserError, match="would take far more memory"):
+        safe_load(tmp_path / "bomb.pt")
+
+
+def test_tied_weights_are_read(tmp_path):
+    weight = torch.arange(1000.0)
+    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+    torch.save({"model": dict.fromkeys(names, weight)}, tmp_path / "tied.pt")
+    assert all(torch.equal(tensor, weight) for tensor in safe_load(tmp_path / "tied.pt")["model"].values())

@@ -5,9 +5,10 @@ PyTorch does not compare the checksums in a file, so it reads flipped bytes as w
 
 import argparse
 import ast
+import itertools
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tupe.systems import REMOVED
 from tupe.util import UserError
 
 _FOLDER = 0x10  # attribute of a folder, of which PyTorch reads no bytes: its tensor would be what memory held before
+_TIED = 8  # how often a file may name a tensor on average; models tie an embedding, an output layer and a decoder's
 
 
 def fairseq_globals() -> list:
@@ -37,13 +39,14 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     It may contain the classes `also` too, as `torch.serialization.safe_globals` takes them.
 
     Raises:
-        UserError: the file is damaged, or has a setting that fairseq would evaluate.
+        UserError: the file is damaged, grows in memory, or has a setting that fairseq would evaluate.
         UnpicklingError: it holds a class or function that fairseq does not write. PyTorch's message names it.
     """
     path = os.fspath(path)
     _check_archive(path)
     with safe_globals([*fairseq_globals(), *also]):
         state = torch.load(path, map_location="cpu", weights_only=True)
+    _refuse_growth(state, path)
     _refuse_calls(state, path)
     _drop_removed(state, path)
     return state
@@ -64,9 +67,36 @@ def _check_archive(path: str) -> None:
             member.compress_type == zipfile.ZIP_STORED and not (member.is_dir() or member.external_attr & _FOLDER)
             for member in members
         )
+        apart = sum(member.file_size for member in members) <= os.path.getsize(path)
         has_checksums = any(member.CRC for member in members)
-        if not stored or (has_checksums and archive.testzip() is not None):
+        if not (stored and apart) or (has_checksums and archive.testzip() is not None):
             raise UserError(f"{path} is damaged: it is not what torch.save wrote. Copy it again.")
+
+
+def _values(*parts: Any) -> Iterator[Any]:
+    """Yield the containers and values in some parts of a checkpoint, as often as they are named."""
+    left = [*parts]
+    while left:
+        part = left.pop()
+        yield part
+        part = vars(part) if isinstance(part, argparse.Namespace) else part
+        if isinstance(part, Mapping):
+            left += part.values()
+        elif isinstance(part, (list, tuple)):
+            left += part
+
+
+def _refuse_growth(state: Mapping[str, Any], path: str) -> None:
+    """Raise `UserError` if copies of what a file names would take far more memory than the file.
+
+    A tensor with a stride of 0 has one element in the file, and a list of lists can name one list a million times.
+    """
+    size = os.path.getsize(path)
+    values = [*itertools.islice(_values(state), size + 1)]
+    tensors = [value for value in values if torch.is_tensor(value)]
+    expanded = any(tensor.nbytes > tensor.untyped_storage().nbytes() for tensor in tensors)
+    if len(values) > size or expanded or sum(tensor.nbytes for tensor in tensors) > _TIED * size:
+        raise UserError(f"{path} has {size:,} bytes and would take far more memory. It is not loaded.")
 
 
 def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
@@ -74,16 +104,9 @@ def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
 
     fairseq evaluates the settings of some of its models as Python, `encoder_layers` of `fconv` among them.
     """
-    parts = [state.get("args"), state.get("cfg")]
-    while parts:
-        part = parts.pop()
-        part = vars(part) if isinstance(part, argparse.Namespace) else part
-        if isinstance(part, Mapping):
-            parts += part.values()
-        elif isinstance(part, (list, tuple)):
-            parts += part
-        elif isinstance(part, str) and "(" in part and _calls(part):
-            raise UserError(f"{path} has the setting {part!r:.60}, whose call fairseq could run. It is not loaded.")
+    for value in _values(state.get("args"), state.get("cfg")):
+        if isinstance(value, str) and "(" in value and _calls(value):
+            raise UserError(f"{path} has the setting {value!r:.60}, whose call fairseq could run. It is not loaded.")
 
 
 def _calls(text: str) -> bool:
