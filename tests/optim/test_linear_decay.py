@@ -134,6 +134,7 @@ def test_an_overflow_shortens_the_run():
 
 def test_the_trainer_shows_its_iterator(monkeypatch):
     monkeypatch.setattr(TupeTrainer.__base__, "get_train_iterator", lambda self, epoch, **_: batches(4, epoch=epoch))
+    monkeypatch.setattr("tupe.patches.trainer.split_of", lambda trainer: None)
     trainer = object.__new__(TupeTrainer)
     trainer.task = SimpleNamespace(cfg=None, can_reuse_epoch_itr=lambda dataset: True)
     trainer.cfg = SimpleNamespace(dataset=SimpleNamespace(update_epoch_batch_itr=False))

@@ -42,7 +42,7 @@ def iterators(split, state=None):
         iterator = task.get_batch_iterator(
             data, max_sentences=size, num_shards=processes, shard_id=rank, disable_iterator_cache=True, **given
         )
-        iterator.split = split_of(cfg, processes)
+        iterator.split = split_of(SimpleNamespace(cfg=cfg, data_parallel_world_size=processes))
         if state:
             iterator.load_state_dict(state)
         yield iterator

@@ -1,6 +1,7 @@
 """Checkpoints: read without running code, compared with the run that loads them, written whole or not at all."""
 
 import hashlib
+import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -159,13 +160,28 @@ def refuse_other_shards(data: str) -> None:
                 raise UserError(f"{there} has other symbols than {path}. Prepare all folders with one vocabulary.")
 
 
+def refuse_beside_whole(path: str, why: str) -> None:
+    """Raise a `UserError` that names the newest whole checkpoint in the folder of one that is not, if there is one."""
+    others = set(Path(path).parent.glob("checkpoint*.pt")) - {Path(path)}
+    for other in sorted(others, key=os.path.getmtime, reverse=True):
+        try:
+            safe_load(other)
+        except Exception:
+            continue
+        raise UserError(f"{path} {why}. To resume from {other}, copy it to {path}; to begin, save in another folder.")
+
+
 def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
     """Compare a checkpoint with the run of `cfg` that begins from it, or `resumes` it.
 
     Raises:
         UserError: it has another dictionary or system, other labels, or no state to resume from.
     """
-    state = safe_load(path)
+    try:
+        state = safe_load(path)
+    except Exception:
+        refuse_beside_whole(path, "cannot be read")
+        raise
     compare(path, state, cfg.model, task)
     if not resumes:
         return

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from fairseq.data import iterators
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 
 from tupe.patches.batches import batch_by_size
 
@@ -29,14 +30,19 @@ def get_batch_iterator(self, *args, **kwargs):
     return iterator
 
 
-def split_of(cfg: Any, processes: int) -> dict[str, Any]:
+def split_of(trainer: Trainer) -> dict[str, Any]:
     """Return the settings of a run that decide which sequences an update has.
 
     `batches` has the number of batches in an update, of all processes: for each epoch, the last for all later ones.
     """
-    dataset, batches = cfg.dataset, [processes * accumulated for accumulated in cfg.optimization.update_freq]
-    sizes = {"batch_size": dataset.batch_size, "max_tokens": dataset.max_tokens, "batches": batches}
-    return {"seed": cfg.common.seed, **sizes, "processes": processes}
+    cfg, processes = trainer.cfg, trainer.data_parallel_world_size
+    return {
+        "seed": cfg.common.seed,
+        "batch_size": cfg.dataset.batch_size,
+        "max_tokens": cfg.dataset.max_tokens,
+        "batches": [processes * accumulated for accumulated in cfg.optimization.update_freq],
+        "processes": processes,
+    }
 
 
 def _updates(split: dict[str, Any]) -> list:

@@ -15,7 +15,7 @@ from fairseq.trainer import Trainer
 
 from tupe.patches import loop
 from tupe.patches.batches import put_dummy_batches_first
-from tupe.patches.checkpoints import check_checkpoint, record_facts, refuse_other_shards
+from tupe.patches.checkpoints import check_checkpoint, record_facts, refuse_beside_whole, refuse_other_shards
 from tupe.patches.launch import find_unused_parameters, refuse_to_train_alone
 from tupe.patches.optimizers import make_precision_consistent
 from tupe.patches.order import split_of
@@ -65,7 +65,7 @@ class TupeTrainer(Trainer):
         self.batches = build(first, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
         if first != epoch and not self.task.can_reuse_epoch_itr(self.batches.dataset):
             self.batches = build(epoch, *args, **kwargs)
-        self.batches.split = split_of(self.cfg, self.data_parallel_world_size)
+        self.batches.split = split_of(self)
 
         if hasattr(self.lr_scheduler, "follow"):
             self.lr_scheduler.follow(self.batches)
@@ -73,10 +73,13 @@ class TupeTrainer(Trainer):
 
     def load_checkpoint(self, filename, reset_optimizer=False, *args, **kwargs):
         """Load a checkpoint after checking that it fits this run; delete temporary files of killed runs."""
-        folder = self.cfg.checkpoint.save_dir
-        last = os.path.join(folder, f"checkpoint_last{self.checkpoint_suffix}.pt")
+        saving = self.cfg.checkpoint
+        last = os.path.join(saving.save_dir, f"checkpoint_last{self.checkpoint_suffix}.pt")
         if self.is_data_parallel_master:
-            remove_parts(Path(folder))
+            remove_parts(Path(saving.save_dir))
+        begins = reset_optimizer or not PathManager.isfile(filename)
+        if begins and not (os.path.exists(last) or saving.no_last_checkpoints or saving.no_save):
+            refuse_beside_whole(last, "is missing")
         if PathManager.isfile(filename):
             check_checkpoint(filename, self.cfg, self.task, resumes=not reset_optimizer)
         elif filename != last:  # fairseq would train from nothing
