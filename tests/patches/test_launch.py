@@ -6,8 +6,7 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from omegaconf import OmegaConf
 
 from tests.commands import ROOT, hydra_command, run, train_log
-from tests.models.small import small_batch, small_dictionary, small_model
-from tupe.patches.launch import ImportUserDir, configure, find_unused_parameters
+from tupe.patches.launch import ImportUserDir, configure
 from tupe.util import UserError
 
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
@@ -60,41 +59,6 @@ def test_one_process_is_left_alone(environment, configured):
 def test_nobody_would_start_the_processes_without_gpus(size, method, configured):
     with pytest.raises(UserError, match=rf"A world size of {size} .*torchrun --nproc-per-node {size}"):
         configured(0, distributed_world_size=size, distributed_init_method=method)
-
-
-CLASSES = {"features_only": True, "classification_head_name": "classes"}
-
-
-@pytest.mark.parametrize(
-    ("criterion", "name", "options", "some_unused"),
-    [
-        ("tupe_masked_lm", "tupe_tiny", {}, False),
-        ("tupe_sentence_prediction", "tupe_tiny", CLASSES, True),
-        ("tupe_sentence_prediction", "electra_tupe_tiny", CLASSES, True),
-        ("tupe_question_answering", "tupe_tiny", {"spans": True}, True),
-        ("one_of_a_user", "tupe_tiny", {"features_only": True}, True),
-    ],
-)
-def test_parameters_without_a_gradient_are_looked_for(criterion, name, options, some_unused):
-    """`pytorch_ddp` raises at the second update where a parameter has no gradient and it was not told to look."""
-    dictionary = small_dictionary()
-    model = small_model(name, dictionary)
-    if "spans" in options:
-        model.register_span_head()
-    if options is CLASSES:
-        model.register_classification_head("classes", 2)
-    out, _ = model(small_batch(dictionary, [9, 7, 5]), **options)
-    sum(part.sum() for part in (out if isinstance(out, tuple) else (out,))).backward()
-    assert any(p.grad is None for p in model.parameters()) == some_unused
-    cfg = {"distributed_training": {"find_unused_parameters": False}, "criterion": {"_name": criterion}}
-    find_unused_parameters(cfg := OmegaConf.create(cfg), model)
-    assert cfg.distributed_training.find_unused_parameters == some_unused
-
-
-def test_a_translation_has_no_unused_parameters():
-    cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}, "criterion": {}})
-    find_unused_parameters(cfg, torch.nn.Linear(1, 1))
-    assert not cfg.distributed_training.find_unused_parameters
 
 
 def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):

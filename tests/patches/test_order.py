@@ -1,5 +1,6 @@
 """A run that resumes with another split of its updates sees every sequence of an epoch once, in the same updates."""
 
+import itertools
 import pickle
 from argparse import Namespace
 from types import SimpleNamespace
@@ -82,7 +83,6 @@ def test_another_split_of_the_same_updates(name):
     """Three epochs of 11 updates: resumed within the first, where one has begun, and in the third."""
     began, *others = ORDERS[name]
     whole, _ = trained(began, 33)
-    assert sorted(sum(whole[: whole.index(whole[0], 1) if whole[0] in whole[1:] else 11], []))[:3] == [0, 1, 2]
     for first in (4, 11, 25):
         seen, state = trained(began, first)
         for place, split in enumerate(others):
@@ -104,7 +104,7 @@ def test_another_batch_goes_on_with_the_sequences_that_are_left(split, caplog):
     while state["epoch"] == 1:
         more, state = trained(split, 1, state)
         seen += more
-    assert sorted(sum(seen, [])) == [*range(EXAMPLES)]
+    assert sorted(itertools.chain(*seen)) == [*range(EXAMPLES)]
     assert state["split"]["batch_size"] == split[0]
     caplog.clear()
     more, _ = trained(split, 200 if split[0] == 8 else 3, state)

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from fairseq import distributed_utils, options
-from fairseq.models.roberta import RobertaModel
 from fairseq.utils import import_user_module
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
@@ -18,8 +17,6 @@ from tupe.util import UserError
 
 #: Variables that `torchrun` sets for every process that it starts.
 _TORCHRUN = ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
-#: Criterions that give each parameter of an encoder of ours a gradient.
-_TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 
 _parse_args_and_arch = options.parse_args_and_arch
 _call_main = distributed_utils.call_main
@@ -102,15 +99,6 @@ class ImportUserDir(Callback):
         except Exception:  # Hydra would print a warning and continue
             traceback.print_exc()
             sys.exit(1)
-
-
-def find_unused_parameters(cfg, model) -> None:
-    """Let `pytorch_ddp` look for parameters without gradients, at which it would stop.
-
-    A criterion that predicts no tokens leaves the language-model head without a gradient.
-    """
-    if isinstance(model, RobertaModel) and getattr(cfg.criterion, "_name", None) not in _TRAIN_EVERY_PARAMETER:
-        cfg.distributed_training.find_unused_parameters = True
 
 
 def all_gather_list(data, group=None, max_size=16384):

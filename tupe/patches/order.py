@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import math
 from typing import Any
 
 import numpy as np
@@ -46,9 +45,14 @@ def split_of(trainer: Trainer) -> dict[str, Any]:
 
 
 def _updates(split: dict[str, Any]) -> list:
-    """Return what two splits of the same updates have in common."""
+    """Return what splits of the same updates have in common."""
     seed, size, tokens, batches = (split[name] for name in ("seed", "batch_size", "max_tokens", "batches"))
     return [seed, tokens, size, batches] if tokens else [seed, [size * number for number in batches]]
+
+
+def _in_update(split: dict[str, Any], epoch: int) -> int:
+    """Return how many batches an update of an epoch has."""
+    return split["batches"][min(epoch, len(split["batches"])) - 1]
 
 
 class EpochBatchIterator(_EpochBatchIterator):
@@ -58,18 +62,14 @@ class EpochBatchIterator(_EpochBatchIterator):
     processes builds other batches in another order, so it would leave sequences out and repeat others.
 
     If a run resumes with the same updates, split otherwise, each update of the order in which the run began is cut
-    into batches of this run, in all epochs. Else the sequences that are left of the epoch are cut.
+    into batches of this run, in all epochs. Otherwise the sequences that are left of the epoch are cut into batches.
     """
 
-    #: Settings of this run, which the trainer sets; those in whose order the batches are; the epoch of the place
-    split: dict[str, Any] | None = None
-    began: dict[str, Any] | None = None
+    #: Settings of this run, which the trainer sets, and those in whose order the batches are cut, from `resumed` on.
+    split = began = None
     resumed = 0
     #: The batches of all processes, where they are cut
-    cut: list | None = None
-
-    def __len__(self):
-        return super().__len__() if self.cut is None else math.ceil(len(self.cut) / self.num_shards)
+    cut = None
 
     def ordered_batches(self, epoch, fix_batches_to_gpus, shuffle):
         """Return the batches of this process in an epoch."""
@@ -89,8 +89,8 @@ class EpochBatchIterator(_EpochBatchIterator):
 
     def load_state_dict(self, state):
         """Go to the place of a run that may have been split in another way."""
-        began, place = state.get("split"), state.get("iterations_in_epoch", 0)
-        if self.split and began and (began != self.split or "samples" in state):
+        began, place = state.get("split", self.split), state.get("iterations_in_epoch", 0)
+        if began != self.split or "samples" in state:
             self.began, self.resumed = began, state["epoch"]
             if _updates(began) != _updates(self.split) and self.shard_id == 0:
                 left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
@@ -100,12 +100,11 @@ class EpochBatchIterator(_EpochBatchIterator):
             limits = {"max_tokens": began["max_tokens"], "max_sentences": began["batch_size"]}
             self.source = self.rebuild(**limits, num_shards=1, shard_id=0, disable_iterator_cache=True)
             batches = self.source.ordered_batches(self.resumed, False, state.get("shuffle", True))
-            before = sum(map(len, batches[: place * began["processes"]]))
-            self.samples = state.get("samples", before) if place else 0
+            self.samples = state.get("samples", sum(map(len, batches[: place * began["processes"]])))
             if place:
-                ends = np.cumsum(list(map(len, self._cut(batches, self.resumed))))
-                updates = np.searchsorted(ends, self.samples) // self._batches(self.split, self.resumed) + 1
-                place = int(updates) * self._batches(self.split, self.resumed) // self.num_shards
+                here = _in_update(self.split, self.resumed)
+                ends = np.cumsum([len(batch) for batch in self._cut(batches, self.resumed)])
+                place = int(np.searchsorted(ends, self.samples) // here + 1) * here // self.num_shards
         super().load_state_dict({**state, "iterations_in_epoch": place})
 
     def _keeps_order(self, epoch: int) -> bool:
@@ -114,18 +113,14 @@ class EpochBatchIterator(_EpochBatchIterator):
 
     def _cut(self, batches: list, epoch: int) -> list:
         """Cut batches of the split in which the run began into batches of this run."""
-        here, there = self._batches(self.split, epoch), self._batches(self.began, epoch)
+        here, there = _in_update(self.split, epoch), _in_update(self.began, epoch)
         if _updates(self.began) == _updates(self.split):
             if here == there:
                 return batches
-            updates = [np.concatenate(batches[i : i + there]) for i in range(0, len(batches), there)]
+            updates = [np.concatenate(batches[first : first + there]) for first in range(0, len(batches), there)]
             return [batch for update in updates for batch in np.array_split(update, here)]
 
-        in_order = np.concatenate(batches)
         limits = {"max_tokens": self.split["max_tokens"], "max_sentences": self.split["batch_size"]}
-        seen, left = (batch_by_size(self.dataset, part, **limits) for part in np.split(in_order, [self.samples]))
+        parts = np.split(np.concatenate(batches), [self.samples])
+        seen, left = (batch_by_size(self.dataset, part, **limits) for part in parts)
         return [*seen, *[[]] * (-len(seen) % here), *left]  # an update begins where the others ended
-
-    def _batches(self, split: dict[str, Any], epoch: int) -> int:
-        """Return how many batches an update of an epoch has."""
-        return split["batches"][min(epoch, len(split["batches"])) - 1]

@@ -16,7 +16,7 @@ from fairseq.trainer import Trainer
 from tupe.patches import loop
 from tupe.patches.batches import put_dummy_batches_first
 from tupe.patches.checkpoints import check_checkpoint, record_facts, refuse_beside_whole, refuse_other_shards
-from tupe.patches.launch import find_unused_parameters, refuse_to_train_alone
+from tupe.patches.launch import refuse_to_train_alone
 from tupe.patches.optimizers import make_precision_consistent
 from tupe.patches.order import split_of
 from tupe.util import remove_parts
@@ -36,7 +36,6 @@ class TupeTrainer(Trainer):
         refuse_other_shards(getattr(cfg.task, "data", None) or "")
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()
-        find_unused_parameters(cfg, model)
         record_facts(cfg, task)
         # fairseq sends what the first process read to the others through `torch.load`, which refuses omegaconf's
         cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
