@@ -1,4 +1,4 @@
-"""Read the design of a study, a file of `configs/study`, and list its runs. docs/study.md describes the keys."""
+"""Read the design of a study, a file of `configs/study`, and list its runs. docs/studies.md describes the keys."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -16,14 +16,8 @@ from lab.records import read_records
 from lab.tables import BLOCKS, Results
 from tupe.util import UserError
 
-DOCUMENTS = (
-    "docs/results.md",
-    "docs/measurements/study.md",
-    "docs/length.md",
-    "docs/measurements/length.md",
-    "docs/measurements/warm_start.md",
-)
-DOCUMENTS = tuple(Path(__file__).parents[1] / name for name in (*DOCUMENTS, "README.md"))
+PAGES = ("results", "measurements/study", "measurements/length", "measurements/warm_start")
+DOCUMENTS = tuple(Path(__file__).parents[1] / f"docs/{page}.md" for page in PAGES)
 _MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 #: Name of a mark in a document -> what draws its picture, the title, and the end of the picture's name.
@@ -82,7 +76,7 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser("lab.report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add_size(parser)
-    parser.add_argument("--document", type=Path, help="default: README.md and the pages of docs/ that have marks")
+    parser.add_argument("--document", type=Path, help="default: the pages of docs/ that have marks")
     parser.add_argument("--print", choices=BLOCKS, help="print this table of --size instead")
     args = parser.parse_args()
     if args.print:

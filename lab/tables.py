@@ -179,13 +179,6 @@ def everything(*studies: Results) -> list[str]:
     return _table(head, [cells for _, cells in sorted(rows)])
 
 
-def leaders(*studies: Results) -> list[str]:
-    """Write `everything` down to TUPE-A, and the baseline."""
-    lines = everything(*studies)
-    last = max((i for i, line in enumerate(lines) if line.startswith("| TUPE-A |")), default=0)
-    return lines[: last + 1] + [line for line in lines[last + 1 :] if line.startswith("| BERT-A |")]
-
-
 def summary(results: Results) -> list[str]:
     """Write one row for each of the papers' systems, the lowest loss first, without variants of a system."""
     design, rows = results.design, []
@@ -364,7 +357,7 @@ def cost(results: Results) -> list[str]:
     return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
 
 
-_TABLES = (state, everything, leaders, summary, pretraining, shares, ablations, rates)
+_TABLES = (state, everything, summary, pretraining, shares, ablations, rates)
 _TABLES += (glue, correlation, length, longer, starts, heads, cost)
 #: Name of a mark in a document -> the function that writes the table there.
 BLOCKS: dict[str, Callable[..., list[str]]] = {table.__name__: table for table in _TABLES}

@@ -4,7 +4,7 @@
 #   bash scripts/xtreme.sh CHECKPOINT DATA OUT [key=value ...]
 #
 # CHECKPOINT  a pre-trained checkpoint of this plugin, of many languages
-# DATA        folder of the prepared tasks XNLI, SQuAD (tested on XQuAD and MLQA beside it) and TyDiQA, see docs/xtreme.md
+# DATA        folder of the prepared tasks XNLI, SQuAD (tested on XQuAD and MLQA beside it) and TyDiQA, see docs/finetuning.md
 # OUT         folder of the sweep, for this checkpoint alone
 # key=value   any key of configs/finetuning/glue.yaml (XNLI) or qa.yaml
 # TASKS       XNLI,SQuAD,TyDiQA by default

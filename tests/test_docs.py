@@ -61,6 +61,7 @@ PROGRAMS = {
 }
 #: variables of the environment that our scripts do not read themselves
 NOT_OURS = {"GOMP_SPINCOUNT", "OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
+NOT_OURS |= {"NODE_RANK", "MASTER_ADDR"}  # `tupe pretrain` does
 OWN = "examples/own_term"
 IN_ANOTHER_PROCESS = f"""
 import json, sys
@@ -143,7 +144,7 @@ def check(words, environment):
     if program == "tupe":
         parse([*arguments, *given])
     elif program == "fairseq-train":
-        data = [] if arguments[0].startswith("DATA") else ["DATA"]
+        data = ["DATA"] if arguments[0].startswith("-") else []
         needed = {"--task": "masked_lm", "--arch": "tupe_base"}
         needed = [word for flag, value in needed.items() if flag not in arguments for word in (flag, value)]
         parser = options.get_training_parser()
@@ -284,8 +285,8 @@ def test_a_wrong_block_fails(recorder, tmp_path):
 
 #: Page -> the test that runs its Python blocks, which need more than there is here.
 ELSEWHERE = {  # exported folders
-    "docs/transformers.md": "tests/hf/test_card.py",
-    "docs/tutorial.md": "tests/end_to_end/test_tutorial.py",
+    "docs/export.md": "tests/hf/test_card.py",
+    "docs/getting-started.md": "tests/end_to_end/test_tutorial.py",
 }
 #: Blocks that are not run, by a word of theirs: what they import is used in this test.
 NEED_MORE = {"packed_attention": "tests/attention/test_triton_packed.py"}  # an NVIDIA GPU
@@ -304,7 +305,7 @@ def test_python(page, code, corpus, tmp_path, monkeypatch):
         assert imported and all(alias.name in test for node in imported for alias in node.names)
         return
     names = {}
-    if "checkpoints/tupe_base" in code:
+    if "checkpoints/tupe_a_base" in code:
         write_base(tmp_path, corpus)
         monkeypatch.chdir(tmp_path)
     exec(compile(code, page, "exec"), names)
@@ -315,10 +316,10 @@ def test_python(page, code, corpus, tmp_path, monkeypatch):
 
 
 def write_base(folder, corpus):
-    """`checkpoints/tupe_base`, which nothing was taught, and `DATA`."""
-    write_manifest(shutil.copytree(corpus, folder / "DATA"))
+    """Write an untrained `checkpoints/tupe_a_base`, and `data/wiki`."""
+    write_manifest(shutil.copytree(corpus, folder / "data/wiki"))
     symbols = [line.split()[0] for line in (corpus / "dict.txt").read_text().splitlines()]
-    write_checkpoint(folder / "checkpoints/tupe_base/checkpoint_best.pt", corpus, symbols=symbols)
+    write_checkpoint(folder / "checkpoints/tupe_a_base/checkpoint_best.pt", corpus, symbols=symbols)
 
 
 def anchors(page):

@@ -1,4 +1,4 @@
-"""A task of one's own, a row of a YAML file: prepared, fine-tuned, swept, predicted and exported (docs/tasks.md)."""
+"""A task of one's own, a row of a YAML file: prepared, fine-tuned, swept, predicted, exported (docs/finetuning.md)."""
 
 import importlib
 import json

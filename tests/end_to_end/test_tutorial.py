@@ -1,4 +1,4 @@
-"""The commands of docs/tutorial.md, as printed and in their order, in another folder and with less training."""
+"""The tutorial of docs/getting-started.md: its commands as printed, in their order, with less training."""
 
 import importlib.util
 import os
@@ -11,11 +11,11 @@ import pytest
 
 from tests.commands import ROOT, environment
 
-PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/getting-started.md").read_text(encoding="utf-8").partition("\n## Tutorial\n")[2]
 #: Beginning of a command -> what follows it here.
 SHORTER = {
     "python examples/library_task.py": " 60",
-    "CONFIG=quickstart": " optimization.max_update=40 dataset.validate_interval_updates=20",
+    "tupe pretrain": " optimization.max_update=40 dataset.validate_interval_updates=20",
     "tupe finetune": " optimization.max_epoch=1 dataset.num_workers=0",
 }
 NETWORK = "hf "

@@ -1,4 +1,4 @@
-"""What a model card prints, and docs/transformers.md, runs as printed on small models that were exported."""
+"""What a model card prints, and docs/export.md, runs as printed on small models that were exported."""
 
 import os
 import re
@@ -34,9 +34,9 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
     write(tmp_path / "rte/label/dict.txt", ["entailment 1", "not_entailment 1"])
     corpus = ["--corpus", str(cleaned_corpus)]
     for name, head, data, options in (
-        ("tupe-base", {}, cleaned_corpus, []),
-        ("tupe-base-rte", {"num_classes": 2}, "rte", corpus),
-        ("tupe-base-squad", {"spans": True}, cleaned_corpus, []),
+        ("tupe-a-base", {}, cleaned_corpus, []),
+        ("tupe-a-base-rte", {"num_classes": 2}, "rte", corpus),
+        ("tupe-a-base-squad", {"spans": True}, cleaned_corpus, []),
         ("words", {}, cleaned_corpus, ["--no-tokenizer"]),
     ):
         make_checkpoint(tmp_path / f"{name}.pt", max_positions=64, **head)
@@ -46,20 +46,20 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
     assert main(["convert", "electra", "electra.pt", "discriminator.pt"]) == 0
     assert main(["export", "discriminator.pt", str(cleaned_corpus), "discriminator"]) == 0
     write(tmp_path / "discriminator.py", [snippets(tmp_path / "discriminator/README.md")])
-    assert main(["export-onnx", "tupe-base-rte"]) == 0
-    write(tmp_path / "docs.py", [snippets(ROOT / "docs/transformers.md")])
+    assert main(["export-onnx", "tupe-a-base-rte"]) == 0
+    write(tmp_path / "docs.py", [snippets(ROOT / "docs/export.md")])
 
-    told = [name for name in ("tupe-base", "words") if "(NFC)" in (tmp_path / name / "README.md").read_text()]
-    assert told == ["tupe-base"]
-    files = ["tupe-base.py", "tupe-base-rte.py", "tupe-base-squad.py", "words.py", "discriminator.py", "docs.py"]
+    told = [name for name in ("tupe-a-base", "words") if "(NFC)" in (tmp_path / name / "README.md").read_text()]
+    assert told == ["tupe-a-base"]
+    files = ["tupe-a-base.py", "tupe-a-base-rte.py", "tupe-a-base-squad.py", "words.py", "discriminator.py", "docs.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", RUN, *files], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     printed = dict(part.split("\n", 1) for part in done.stdout.split("== ")[1:])
-    for name in ("tupe-base.py", "docs.py"):
+    for name in ("tupe-a-base.py", "docs.py"):
         assert "'token_str': " in printed[name]
-    for name in ("tupe-base-rte.py", "docs.py"):
+    for name in ("tupe-a-base-rte.py", "docs.py"):
         assert re.search("'label': '(not_)?entailment'", printed[name])
-    assert printed["tupe-base-squad.py"] == printed["words.py"] == ""
+    assert printed["tupe-a-base-squad.py"] == printed["words.py"] == ""
     assert printed["docs.py"].splitlines()[-1] and printed["discriminator.py"].startswith("[[[")
     assert "pipeline_tag: feature-extraction\n" in (tmp_path / "discriminator/README.md").read_text()

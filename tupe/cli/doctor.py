@@ -1,4 +1,4 @@
-"""Examine a machine: versions, imports, the attention backends and a training step. See `docs/doctor.md`."""
+"""Examine a machine: versions, imports, the attention backends and a training step. See `docs/getting-started.md`."""
 
 import functools
 import math

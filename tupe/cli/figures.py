@@ -59,7 +59,7 @@ def plot(
         else:
             [encoder] = encoders
             if not FIGURES[figure].has(encoder.args):
-                raise UserError(f"{encoder.shown_as} has no such figure. docs/figures.md lists the systems that have.")
+                raise UserError(f"{encoder.shown_as} has no such figure. docs/studies.md lists the systems that have.")
             maps = FIGURES[figure].draw(encoder, length if texts[0] is None else texts[0])
             if head:
                 pair = slice(2 * head - 2, 2 * head)

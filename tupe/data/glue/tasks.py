@@ -1,4 +1,4 @@
-"""Table of the tasks of GLUE and XNLI, and their files; rows of one's own come from a YAML file (docs/tasks.md)."""
+"""Table of the tasks of GLUE and XNLI, and their files; a YAML file adds rows of one's own (docs/finetuning.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
