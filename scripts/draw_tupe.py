@@ -1,4 +1,4 @@
-"""Draws the picture that explains TUPE: what BERT ties, what TUPE unties, and the reset of [CLS].
+"""Draw the figure that explains TUPE: the terms of BERT, the terms of TUPE, and the reset of [CLS].
 
 Example: python scripts/draw_tupe.py docs/images/tupe.png
 """
@@ -9,22 +9,22 @@ import numpy as np
 
 from tupe.analysis.figure import new_figure, save_figure
 
-WORDS, POSITIONS, MIXED, INK, QUIET = "#0b62a8", "#c4570a", "#8a8a8a", "#1c1d21", "#5f6068"
-NOISE = "four correlations; the two mixed ones\n(grey) are noise: where a word stands\ndoes not say which word it is"
-SUM = "their sum, over $\\sqrt{2d}$, is the logit of attention;\nTUPE-R adds a bias for each distance $j - i$"
+CONTENT, POSITIONS, MIXED, INK, QUIET = "#0b62a8", "#c4570a", "#8a8a8a", "#1c1d21", "#5f6068"
+FOUR = "four terms: content-content, two mixed\nones (gray), and position-position"
+SUM = "their sum, over $\\sqrt{2d}$, is the attention logit;\nTUPE-R adds a bias for each distance $j - i$"
 THETA_1, THETA_2 = "#6a4fb3", "#2a9d8f"
 N = 10  # positions of a made sentence, [CLS] the first
-PAIRS = ((1, 4), (2, 8), (3, 5), (6, 9), (4, 7), (0, 6))  # of words that go together
+PAIRS = ((1, 4), (2, 8), (3, 5), (6, 9), (4, 7), (0, 6))  # of tokens that go together
 
 
-def word_to_word() -> np.ndarray:
+def content_content() -> np.ndarray:
     values = 0.28 * np.random.default_rng(7).random((N, N)) ** 2
     for i, j in PAIRS:
         values[i, j], values[j, i] = 1.0, 0.8
     return values + 0.45 * np.eye(N)
 
 
-def position_to_position() -> np.ndarray:
+def position_position() -> np.ndarray:
     distance = np.arange(N)[None, :] - np.arange(N)[:, None]
     return np.exp(-((distance - 0.5) ** 2) / 5)
 
@@ -80,30 +80,30 @@ class Sheet:
 
 def draw_bert(sheet: Sheet) -> None:
     sheet.text(17, 94, "BERT ties", 14, weight="bold")
-    sheet.text(17, 87, "positions are added to the words,\none pair of projections for both", 10, QUIET)
-    parts = [("(", INK), ("w_i", WORDS), ("+", INK), ("p_i", POSITIONS), (")\\,W^Q\\,((", INK)]
-    sheet.formula(17, 77, [*parts, ("w_j", WORDS), ("+", INK), ("p_j", POSITIONS), (")\\,W^K)^{\\top}", INK)])
+    sheet.text(17, 87, "positions are added to token embeddings,\none pair of projections for both", 10, QUIET)
+    parts = [("(", INK), ("w_i", CONTENT), ("+", INK), ("p_i", POSITIONS), (")\\,W^Q\\,((", INK)]
+    sheet.formula(17, 77, [*parts, ("w_j", CONTENT), ("+", INK), ("p_j", POSITIONS), (")\\,W^K)^{\\top}", INK)])
     left, top, width, step = 10.2, 64.5, 7.6, 9.4
     tall = step * sheet.ratio
-    sheet.text(left + width / 2, 68, "word $j$", 9.5, WORDS)
+    sheet.text(left + width / 2, 68, "content $j$", 9.5, CONTENT)
     sheet.text(left + step + width / 2, 68, "position $j$", 9.5, POSITIONS)
     middle = width * sheet.ratio / 2
-    sheet.text(left - 1.2, top - middle, "word $i$", 9.5, WORDS, rotation=90)
+    sheet.text(left - 1.2, top - middle, "content $i$", 9.5, CONTENT, rotation=90)
     sheet.text(left - 1.2, top - tall - middle, "position $i$", 9.5, POSITIONS, rotation=90)
-    sheet.matrix(left, top, width, word_to_word(), WORDS)
+    sheet.matrix(left, top, width, content_content(), CONTENT)
     sheet.matrix(left + step, top, width, mixed(1), MIXED)
     sheet.matrix(left, top - tall, width, mixed(2), MIXED)
-    sheet.matrix(left + step, top - tall, width, position_to_position(), POSITIONS)
-    sheet.text(17, 10, NOISE, 10, QUIET)
+    sheet.matrix(left + step, top - tall, width, position_position(), POSITIONS)
+    sheet.text(17, 10, FOUR, 10, QUIET)
 
 
 def draw_tupe(sheet: Sheet) -> None:
     sheet.text(50, 94, "TUPE unties", 14, weight="bold")
-    sheet.text(50, 87, "each has projections of its own,\nthe mixed correlations are gone", 10, QUIET)
+    sheet.text(50, 87, "each has its own projections,\nand the mixed terms are gone", 10, QUIET)
     width, top = 12.4, 64
     for x, values, color, head, below in (
-        (35.9, word_to_word(), WORDS, r"$x_i W^Q\,(x_j W^K)^{\!\top}$", "words\nin every layer"),
-        (52.2, position_to_position(), POSITIONS, r"$p_i U^Q\,(p_j U^K)^{\!\top}$", "positions\nonce, for all layers"),
+        (35.9, content_content(), CONTENT, r"$x_i W^Q\,(x_j W^K)^{\!\top}$", "content-content\nin every layer"),
+        (52.2, position_position(), POSITIONS, r"$p_i U^Q\,(p_j U^K)^{\!\top}$", "position-position\nonce, for all layers"),
     ):
         sheet.text(x + width / 2, 71.5, head, 12.5, color)
         sheet.matrix(x, top, width, values, color)
@@ -113,13 +113,13 @@ def draw_tupe(sheet: Sheet) -> None:
 
 
 def draw_reset(sheet: Sheet) -> None:
-    sheet.text(83.5, 94, "and frees [CLS]", 14, weight="bold")
-    sheet.text(83.5, 87, "it stands for the sentence,\nnot for its first place", 10, QUIET)
+    sheet.text(83.5, 94, "and unties [CLS]", 14, weight="bold")
+    sheet.text(83.5, 87, "it represents the sequence,\nnot its first position", 10, QUIET)
     width, top = 11, 64
-    after = position_to_position()
+    after = position_position()
     after[0, :] = after[:, 0] = np.nan
     sheet.text(71 + width / 2, 69, "before", 10, POSITIONS)
-    sheet.matrix(71, top, width, position_to_position(), POSITIONS)
+    sheet.matrix(71, top, width, position_position(), POSITIONS)
     sheet.text(70.6, top - width * sheet.ratio / N / 2, "[CLS]", 8.5, POSITIONS, ha="right")
     sheet.arrow(82.3, top - width * sheet.ratio / 2, 85.1, top - width * sheet.ratio / 2)
     sheet.text(85.6 + width / 2, 69, "after the reset", 10, POSITIONS)
@@ -135,7 +135,7 @@ def draw_reset(sheet: Sheet) -> None:
     sheet.text(85.6 + cell / 2, top - width * sheet.ratio - 4, r"$\theta_2$", 13, THETA_2)
     sheet.text(83.5, 23.5, r"$\theta_1$: from [CLS] to all", 10, THETA_1)
     sheet.text(83.5, 18, r"$\theta_2$: from all to [CLS]", 10, THETA_2)
-    sheet.text(83.5, 8.6, "learnt, one of each a head", 10, QUIET)
+    sheet.text(83.5, 8.6, "both learned, per head", 10, QUIET)
 
 
 def main() -> None:
