@@ -101,9 +101,10 @@ def draw_tupe(sheet: Sheet) -> None:
     sheet.text(50, 94, "TUPE unties", 14, weight="bold")
     sheet.text(50, 87, "each has its own projections,\nand the mixed terms are gone", 10, QUIET)
     width, top = 12.4, 64
+    query_key = r"$x_i W^Q\,(x_j W^K)^{\!\top}$", r"$p_i U^Q\,(p_j U^K)^{\!\top}$"
     for x, values, color, head, below in (
-        (35.9, content_content(), CONTENT, r"$x_i W^Q\,(x_j W^K)^{\!\top}$", "content-content\nin every layer"),
-        (52.2, position_position(), POSITIONS, r"$p_i U^Q\,(p_j U^K)^{\!\top}$", "position-position\nonce, for all layers"),
+        (35.9, content_content(), CONTENT, query_key[0], "content-content\nin every layer"),
+        (52.2, position_position(), POSITIONS, query_key[1], "position-position\nonce, for all layers"),
     ):
         sheet.text(x + width / 2, 71.5, head, 12.5, color)
         sheet.matrix(x, top, width, values, color)
