@@ -194,7 +194,7 @@ def test_structured_bias(dtype, batch, heads, t_q, t_k, factor_width, names, kin
         return triton_attention(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides), mask, SCALE, 0.0, causal)
 
     def built(q, k, v, *values):
-        return exact(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides).dense(), mask, causal)
+        return exact(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides).bias, mask, causal)
 
     want = gradients(built, leaves, d_out, torch.float64)
     got = gradients(kernels, leaves, d_out, dtype)
@@ -253,7 +253,7 @@ def test_keys_beyond_the_last_are_not_visited(structured):
         return triton_attention(q, k, v, Terms(length, 0, *bias) if structured else bias[0], mask, SCALE, 0.0)
 
     def built(q, k, v, *bias):
-        return exact(q, k, v, Terms(length, 0, *bias).dense() if structured else bias[0], mask)
+        return exact(q, k, v, Terms(length, 0, *bias).bias if structured else bias[0], mask)
 
     want = gradients(built, leaves, d_out, torch.float64)
     for leaf in leaves[1:3]:
@@ -309,7 +309,7 @@ def test_dropout_is_the_same_backward(structured):
         return triton_attention(q, k, v, Terms(t_q, 0, *bias) if structured else bias[0], None, SCALE, p)
 
     def built(q, k, v, *bias):
-        bias = Terms(t_q, 0, *bias).dense() if structured else bias[0]
+        bias = Terms(t_q, 0, *bias).bias if structured else bias[0]
         return exact(q, k, v, bias, None, dropped=dropped)
 
     want = gradients(built, leaves, d_out, torch.float64)

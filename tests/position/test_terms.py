@@ -35,11 +35,11 @@ def test_dense_is_the_equation(first):
 
 def test_segments_are_added_after_the_reset():
     square, values = parts(m=4), normal(2, 2, 2)
-    dense = square._replace(segment=values, segments=SEGMENTS).dense()
+    dense = square._replace(segment=values, segments=SEGMENTS).bias
     for b, sides in enumerate(SEGMENTS.long()):
-        torch.testing.assert_close(dense[b], square.dense() + values[:, sides][:, :, sides])
+        torch.testing.assert_close(dense[b], square.bias + values[:, sides][:, :, sides])
     alone = Terms(4, segment=values, segments=SEGMENTS)
-    torch.testing.assert_close(alone.dense()[0, :, 2, 1], values[:, 1, 0])
+    torch.testing.assert_close(alone.bias[0, :, 2, 1], values[:, 1, 0])
     assert Terms(4, segment=values, segments=SEGMENTS[:1, :1]).bias.shape == (2, 1, 1)  # of the whole batch
 
 

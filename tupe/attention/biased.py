@@ -109,7 +109,7 @@ def biased_attention(
     if key.shape[2] == 0:  # nothing to attend to
         return torch.zeros_like(query)
     if isinstance(bias, Terms) and bias.theta is not None and bias.first:
-        bias = bias.dense()  # the others reset the first row
+        bias = bias.bias  # the others reset the first row
     dropout_p = dropout_p if training else 0.0
     backend = choose_backend(backend, query, bias, dropout_p)
     attend = BACKENDS[backend]
@@ -120,7 +120,7 @@ def biased_attention(
     if isinstance(bias, Terms) and backend == "factors":
         (query, key), bias = widen(query, key, bias, scale), None
     elif isinstance(bias, Terms):
-        bias = bias.dense()
+        bias = bias.bias
     if causal:
         bias = hide_future(query, key, bias)
     return attend(query, key, value, bias, key_padding_mask, scale, dropout_p)

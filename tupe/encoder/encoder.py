@@ -177,7 +177,7 @@ class EncoderBase(nn.Module):
             if terms.segments is not None:  # one cell of all tokens, where no sequence has a second segment
                 terms = terms._replace(segments=terms.segments.expand(group.shape or x.shape[:2]))
             return AttentionInputs(group, terms.rounded(dtype), terms)
-        bias = terms.dense()
+        bias = terms.bias
         if local:
             bias = hide_far(bias, self.window, terms.length, device, sees_cls=self.global_every == 0)
         return AttentionInputs(group, terms.rounded(dtype), None if bias is None else bias.to(dtype))

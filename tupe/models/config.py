@@ -48,7 +48,7 @@ def choice(name: str, default: str, help: str) -> Any:
 
 OwnOptions = dataclasses.make_dataclass(
     "OwnOptions",
-    [(name, type(option.default), encoding(option.default, option.help)) for name, option in OPTIONS.items()],
+    [(name, type(default), encoding(default, help)) for name, (default, help) in OPTIONS.items()],
     bases=(FairseqDataclass,),
 )
 

@@ -1,7 +1,5 @@
 """Absolute positions: a table added to the embeddings (BERT), or an untied correlation (TUPE, section 3.1)."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -53,8 +51,6 @@ class UntiedAbsolute(nn.Module):
         layer_norm_eps: what the layer norm adds to the variance.
     """
 
-    head_axes: ClassVar[dict[str, int]] = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}
-
     def __init__(
         self,
         max_positions: int,
@@ -68,6 +64,7 @@ class UntiedAbsolute(nn.Module):
         layer_norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
+        self.head_axes = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}
         assert head_dim or embed_dim % num_heads == 0, f"{num_heads} heads do not divide the width {embed_dim}"
         head_dim = head_dim or embed_dim // num_heads
         self.max_positions, self.num_heads = max_positions, num_heads

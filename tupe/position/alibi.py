@@ -4,8 +4,6 @@ symmetric     -m_h |j - i|                                   as encoders have it
 learned       -m_h^- (i - j) for j < i,  -m_h^+ (j - i) for j > i
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,13 +31,12 @@ class AlibiRelative(nn.Module):
     `relative_sides` is `symmetric` or `learned`, as above. The slopes are those of the heads of one layer.
     """
 
-    head_axes: ClassVar[dict[str, int]] = {"slope": 1}
-
     def __init__(
         self, num_heads: int, *, relative_sides: str = "symmetric", layer_heads: int | None = None,
         sharing: str = "layer", bidirectional: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.head_axes = {"slope": 1}
         assert sharing != "head", "the heads of ALiBi differ by their slopes: set sharing to layer or none"
         self.num_heads = num_heads
         layer_heads = layer_heads or num_heads

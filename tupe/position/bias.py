@@ -59,7 +59,6 @@ class PositionBias(nn.Module):
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
-        assert not isinstance(relative, UntiedAbsolute), "UntiedAbsolute is an absolute term: it scales the content too"
         heads = {getattr(part, "num_heads", 1) for part in (absolute, relative, reset)} - {1}
         assert len(heads) < 2, f"the terms have {heads} heads"
         resettable = not cross and getattr(absolute, "num_keys", None) is None

@@ -11,7 +11,6 @@ rows. Both terms depend on the content. As with Shaw's vectors (`tupe.position.s
 twice the size of the attention weights.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -19,22 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
+from tupe.position.relative import bucket_boundaries
 from tupe.position.terms import skew
-
-
-def log_bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
-    """Return the smallest distance of each of DeBERTa's buckets `1 .. B`, by integers, so that no rounding moves one.
-
-    With `m = B / 2`, distances up to `m` have a bucket each. Bucket `m + c` starts at the smallest `D` with
-    `log(D / m) / log((M - 1) / m) > (c - 1) / (m - 1)`, which is `D^(m - 1) m^(c - 1) > (M - 1)^(c - 1) m^(m - 1)`.
-    """
-    exact = num_buckets // 2
-    boundaries = list(range(1, exact + 1))
-    for c in range(1, num_buckets - exact + 1):
-        steps, bound = exact - 1, (max_distance - 1) ** (c - 1) * exact ** (exact - 1)
-        far = range(max_distance)
-        boundaries.append(bisect_right(far, bound, boundaries[-1], key=lambda d: d**steps * exact ** (c - 1)))
-    return boundaries
 
 
 class RelativeEmbeddings(nn.Module):
@@ -54,7 +39,8 @@ class RelativeEmbeddings(nn.Module):
         self.table = nn.Embedding(2 * self.far, embed_dim)
         nn.init.normal_(self.table.weight, std=INIT_STD)
         self.layer_norm = nn.LayerNorm(embed_dim, layer_norm_eps)
-        self.boundaries = log_bucket_boundaries(num_buckets, max_distance) if num_buckets else []
+        half, far = num_buckets // 2, max_distance - 1
+        self.boundaries = bucket_boundaries(half, half, half - 1, far, beyond=True) if num_buckets else []
 
     def row(self, distance: Tensor) -> Tensor:
         """Return the table's row for each `distance = j - i`, in the same shape: those of `i - j` rise."""

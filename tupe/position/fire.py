@@ -7,8 +7,6 @@ distances beyond `L` have the value of `L`, so that inputs of all lengths share 
 sides apart, which the paper's decoders do not need.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -27,11 +25,11 @@ class FireRelative(nn.Module):
     have any length.
     """
 
-    head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}
     unit = 64  # the parameter is `L / unit`, so that it has the size of the others
 
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
         super().__init__()
+        self.head_axes = {"out_weight": 0, "out_bias": 0}
         self.num_heads = num_heads
         self.rate = nn.Parameter(torch.full((1,), 0.1))  # c
         self.length = nn.Parameter(torch.full((1,), (fire_length or max_positions) / self.unit))  # L

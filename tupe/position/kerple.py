@@ -6,8 +6,6 @@ It is added after the scaling of the content, as in the authors' code; their equ
 are for decoders. Here each side has its own `p` and `a`, since one pair could not tell the direction.
 """
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,11 +18,11 @@ from tupe.position.relative import per_side
 class KerpleRelative(nn.Module):
     """KERPLE-log: the logit falls with the logarithm of the distance, at a learnt height and rate."""
 
-    head_axes: ClassVar[dict[str, int]] = {"height": 1, "rate": 1}
     least = 0.01  # of `p` and `a`; the authors' code clamps there, and here `softplus` is added to it
 
     def __init__(self, num_heads: int, *, bidirectional: bool = True) -> None:
         super().__init__()
+        self.head_axes = {"height": 1, "rate": 1}
         self.num_heads = num_heads
         shape = 2 if bidirectional else 1, num_heads
         #: `p` and `a` before `softplus`. They start uniform in (0, 2) and (0, 1), as in the authors' code.

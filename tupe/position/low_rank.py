@@ -1,7 +1,5 @@
 """Absolute positions as one matrix a head: of low rank (DIET-ABS; Chen et al. 2021, eq. 1), or of free values."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -17,10 +15,9 @@ class LowRankAbsolute(nn.Module):
     `rank` is `d_p`. `num_keys` are the rows of `P_K` where the keys are not positions (Linformer's `k`; eq. 4).
     """
 
-    head_axes: ClassVar[dict[str, int]] = {"query": 0, "key": 0}
-
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
         super().__init__()
+        self.head_axes = {"query": 0, "key": 0}
         self.max_positions, self.num_heads, self.num_keys = max_positions, num_heads, num_keys
         self.query = normal(num_heads, max_positions, rank)
         self.key = normal(num_heads, num_keys or max_positions, rank)
@@ -38,10 +35,9 @@ class LowRankAbsolute(nn.Module):
 class FreeAbsolute(nn.Module):
     """Table `V: H x n x n`, `absolute(i, j) = V[i, j]` (TUPE, appendix D: it "converges much slower"; an ablation)."""
 
-    head_axes: ClassVar[dict[str, int]] = {"weight": 0}
-
     def __init__(self, max_positions: int, num_heads: int) -> None:
         super().__init__()
+        self.head_axes = {"weight": 0}
         self.max_positions, self.num_heads = max_positions, num_heads
         self.weight = normal(num_heads, max_positions, max_positions)
         fit_positions(self, "weight", 1, 2)

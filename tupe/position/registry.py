@@ -24,18 +24,11 @@ from torch import nn
 Decorator = Callable[[type[nn.Module]], type[nn.Module]]
 
 
-class Option(NamedTuple):
-    """Default and help of a term's keyword argument that is also a field of the configuration."""
-
-    default: Any
-    help: str
-
-
 class Registered(NamedTuple):
-    """A registered class, with those of its keyword arguments that are fields of the configuration."""
+    """A registered class, with the default and the help of its keyword arguments that are fields of a model."""
 
     term: type[nn.Module]
-    options: dict[str, Option]
+    options: dict[str, tuple[Any, str]]
 
 
 #: `absolute` or `relative` -> name -> the class registered under it.
@@ -53,7 +46,7 @@ def register(side: str, name: str, options: Mapping[str, str]) -> Decorator:
         again = found is None or found.term.__qualname__ == term.__qualname__  # its module was imported again
         assert again, f"{side}={name} is taken: register {term.__qualname__} under another name"
         arguments = inspect.signature(term).parameters
-        named = {option: Option(arguments[option].default, text) for option, text in options.items()}
+        named = {option: (arguments[option].default, text) for option, text in options.items()}
         REGISTRY[side][name] = Registered(term, named)
         return term
 
@@ -77,6 +70,6 @@ def build_term(side: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
     return term(**{argument: value for argument, value in arguments.items() if argument in takes})
 
 
-def registered_options() -> dict[str, Option]:
-    """Return the options of all registered terms, by name."""
+def registered_options() -> dict[str, tuple[Any, str]]:
+    """Return the default and the help of all options of registered terms, by name."""
     return {name: o for side in REGISTRY.values() for found in side.values() for name, o in found.options.items()}

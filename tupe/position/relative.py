@@ -5,7 +5,6 @@ Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. Each t
 """
 
 from bisect import bisect_left
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +18,9 @@ from tupe.position.registry import register_relative
 class TableRelative(nn.Module):
     """A table of values, `rows x H`; a subclass names the `row` of each distance."""
 
-    head_axes: ClassVar[dict[str, int]] = {"weight": 1}
-
     def __init__(self, rows: int, num_heads: int) -> None:
         super().__init__()
+        self.head_axes = {"weight": 1}
         self.num_heads = num_heads
         self.weight = normal(rows, num_heads)
 
@@ -50,7 +48,9 @@ class BucketedRelative(TableRelative):
         fits = num_buckets % 2 == 0 and max_distance > self.a_side // 2
         assert fits, f"{num_buckets} buckets do not divide the distances up to {max_distance}"
         self.bidirectional = bidirectional
-        self.boundaries = bucket_boundaries(self.a_side, max_distance)
+        exact = self.a_side // 2
+        steps = self.a_side - exact
+        self.boundaries = bucket_boundaries(exact, steps, steps, max_distance)
 
     def row(self, distance: Tensor) -> Tensor:
         far = distance.abs() if self.bidirectional else distance.neg().clamp(min=0)
@@ -58,18 +58,17 @@ class BucketedRelative(TableRelative):
         return bucket + self.a_side * (distance > 0) if self.bidirectional else bucket
 
 
-def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
+def bucket_boundaries(exact: int, number: int, steps: int, far: int, beyond: bool = False) -> list[int]:
     """Return the smallest distance of each bucket but the first, by integers, so that no rounding moves a boundary.
 
-    With `e = num_buckets // 2` exact buckets and `m = num_buckets - e` logarithmic ones, bucket `e + k` starts at the
-    smallest `D` with `D >= e (max_distance / e)^(k / m)`, which is `D^m e^k >= max_distance^k e^m`.
+    Distances up to `e = exact` start a bucket each. The next buckets start for `k = 1 .. number - 1` at the smallest
+    `D` with `D >= e (far / e)^(k / steps)`, which is `D^steps e^k >= far^k e^steps` (T5), or `beyond` it, with `>` in
+    place of `>=` and from `k = 0` on (DeBERTa).
     """
-    exact = num_buckets // 2
-    steps = num_buckets - exact
     boundaries = list(range(1, exact + 1))
-    for k in range(1, steps):
-        bound = max_distance**k * exact**steps
-        boundaries.append(bisect_left(range(max_distance), bound, boundaries[-1], key=lambda d: d**steps * exact**k))
+    for k in range(1 - beyond, number):
+        bound = far**k * exact**steps + beyond
+        boundaries.append(bisect_left(range(far + beyond), bound, exact, key=lambda d: d**steps * exact**k))
     return boundaries
 
 
@@ -105,10 +104,9 @@ class ParametricRelative(nn.Module):
     TUPE, appendix D: "the improvement is just marginal"; an ablation.
     """
 
-    head_axes: ClassVar[dict[str, int]] = {"query.weight": 0, "key.weight": 0}
-
     def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
         super().__init__()
+        self.head_axes = {"query.weight": 0, "key.weight": 0}
         self.num_heads, self.max_distance = num_heads, max_distance
         self.weight = normal(2 * max_distance + 1, embed_dim)
         self.query = Linear(embed_dim, num_heads * head_dim, bias=False)

@@ -8,8 +8,6 @@ r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): learnt constants replace its c
 the paper has it and checkpoints hold it.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -40,12 +38,11 @@ class Reset(nn.Module):
         relative: whether the sum has a relative term; without one the conventions agree.
     """
 
-    head_axes: ClassVar[dict[str, int]] = {"scalars": 1, "relative": 1}
-
     def __init__(
         self, num_heads: int, embed_dim: int | None = None, convention: str = "paper", relative: bool = False
     ) -> None:
         super().__init__()
+        self.head_axes = {"scalars": 1, "relative": 1}
         own_values = relative and {"paper": False, "release": True}[convention]
         self.num_heads = num_heads
         self.vectors = None if embed_dim is None else normal(2, embed_dim)

@@ -6,7 +6,6 @@ everything from the second of the two separators on is segment 1. BERT itself ha
 """
 
 import logging
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -68,10 +67,9 @@ class SegmentTable(_Segments):
 class SegmentAttention(_Segments):
     """DIET's segments: `segment(s_i, s_j) = E_S[s_i, s_j]` per head, of `num_layers` layers that share nothing."""
 
-    head_axes: ClassVar[dict[str, int]] = {"weight": 0}
-
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)
+        self.head_axes = {"weight": 0}
 
     def forward(self) -> Tensor:
         """Return `E_S` of all layers' heads, in float32 or better: `(L H, 2, 2)`."""

@@ -42,13 +42,8 @@ class ShawRelative(nn.Module):
 
     def by_distance(self, table: Tensor, length: int, num_keys: int) -> Tensor:
         """Return the vectors of the distances `-num_keys .. length`: rows of `table`, its ends repeated as needed."""
-        first, last, far = self.max_distance, len(table) - 1 - self.max_distance, num_keys - self.max_distance
-        near = length - last
-        if near <= 0:
-            table = table[: len(table) + near]
-        else:
-            table = torch.cat([table, table[-1:].expand(near, -1)])
-        return table[first - num_keys :] if far <= 0 else torch.cat([table[:1].expand(far, -1), table])
+        row = torch.arange(-num_keys, length + 1, device=table.device) + self.max_distance
+        return F.embedding(row.clamp(0, len(table) - 1), table)
 
     def forward(self, query: Tensor, key: Tensor, scale: float = 1.0, *unused: object) -> Tensor:
         """Compute `scale * q_i . a[j - i]`, `(B, H, n, m)`, of `query` `(B, H, n, d_h)` and `key` `(B, H, m, d_h)`.

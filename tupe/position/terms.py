@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from tupe.position.precision import no_autocast
 from tupe.position.reset import reset_cls
 from tupe.position.segment import segment_bias
+
+#: Part -> the axis of its heads.
+HEADS = {"theta": 1, **dict.fromkeys(("query", "key", "relative", "segment", "content_query", "content_key"), 0)}
 
 
 class Terms(NamedTuple):
@@ -48,11 +52,7 @@ class Terms(NamedTuple):
 
     @property
     def bias(self) -> Tensor | None:
-        """The output of `dense`."""
-        return self.dense()
-
-    def dense(self) -> Tensor | None:
-        """Compute the bias `(H, n, m)`, with segments `(B, H, n, n)`; `None` where it has no part."""
+        """The bias `(H, n, m)`, with segments `(B, H, n, n)`; `None` where it has no part. Computed at each access."""
         bias = None
         if self.query is not None and self.key is not None:
             with no_autocast(self.query.device):
@@ -69,55 +69,49 @@ class Terms(NamedTuple):
         return bias
 
     def rounded(self, dtype: torch.dtype) -> Terms:
-        """Return only the parts that meet the content, in `dtype`, but for the rotation, whose angles need 32 bits."""
-        query, key, distances = (
-            None if part is None else part.to(dtype) for part in (self.content_query, self.content_key, self.distances)
-        )
-        return Terms(rotation=self.rotation, content_query=query, content_key=key, distances=distances)
+        """Return only the parts that meet the content, in `dtype`, but for angles, which need 32 bits."""
+        content = self.present(("content_query", "content_key", "distances"))
+        return Terms(rotation=self.rotation, **{name: part.to(dtype) for name, part in content})
 
     def slice(self, length: int, num_keys: int | None = None, first: int = 0) -> Terms:
         """Return the terms of the queries `first .. first + length - 1` and the first `num_keys` keys.
 
         `self` must have `n = m`, except for Linformer's keys. By default the keys end at the last query.
         """
-        queries, num_keys = slice(first, first + length), first + length if num_keys is None else num_keys
-        relative, distances = self.relative, self.distances
-        if relative is not None:
-            begin = self.length - length - first  # the distance from the new last query to the first key
-            relative = relative[:, begin : begin + length + num_keys - 1]
-        if distances is not None:
-            middle = len(distances) // 2
-            distances = distances[middle - queries.stop : middle + queries.stop + 1]
-        query, content_query, rotation = (
-            None if part is None else part[:, queries] for part in (self.query, self.content_query, self.rotation)
-        )
-        key, content_key = (None if part is None else part[:, :num_keys] for part in (self.key, self.content_key))
-        segments = None if self.segments is None else self.segments[:, :num_keys]
-        return Terms(
-            length, first, query, key, relative, self.theta, self.segment, segments, rotation, content_query,
-            content_key, distances,
-        )  # fmt: skip
+        end, n = first + length, self.length
+        queries, keys = slice(first, end), slice(end if num_keys is None else num_keys)
+        distances = slice(n - end, n - first + keys.stop - 1)  # from the last query to the first key on
+        columns = {
+            **dict.fromkeys(("query", "content_query", "rotation"), queries),
+            **dict.fromkeys(("key", "content_key", "segments"), keys),
+            "relative": distances,
+        }
+        parts = {name: part[:, columns[name]] for name, part in self.present(columns)}
+        if self.distances is not None:
+            parts["distances"] = self.distances[n - end : n + end + 1]
+        return self._replace(length=length, first=first, **parts)
 
     def split(self, num_layers: int) -> list[Terms]:
         """Split terms of `L H` heads into those of `L` layers."""
-        by_heads = {}
-        for name in ("query", "key", "relative", "segment", "content_query", "content_key"):
-            part = getattr(self, name)
-            if part is not None:
-                by_heads[name] = part.unflatten(0, (num_layers, -1)).unbind()  # L H ... -> L of H ...
-        if self.theta is not None:
-            by_heads["theta"] = self.theta.unflatten(1, (num_layers, -1)).unbind(1)  # 2 L H -> L of 2 H
-        return [
-            self._replace(**{name: parts[layer] for name, parts in by_heads.items()}) for layer in range(num_layers)
-        ]
+        layers = [{} for _ in range(num_layers)]
+        for name, part in self.present(HEADS):
+            axis = HEADS[name]
+            for own, values in zip(layers, part.unflatten(axis, (num_layers, -1)).unbind(axis)):  # L H -> L of H
+                own[name] = values
+        return [self._replace(**own) for own in layers]
 
     def expand(self, num_heads: int) -> Terms:
-        """Return the parts of the bias with `num_heads` heads. A part of one head is the same for all of them."""
-        parts = {name: getattr(self, name) for name in ("query", "key", "relative", "theta", "segment")}
-        for name, part in parts.items():
-            if part is not None:
-                parts[name] = part.expand(2, num_heads) if name == "theta" else part.expand(num_heads, *part.shape[1:])
-        return self._replace(**parts)
+        """Return the parts with `num_heads` heads. A part of one head is the same for all of them."""
+        wide = {}
+        for name, part in self.present(HEADS):
+            shape = list(part.shape)
+            shape[HEADS[name]] = num_heads
+            wide[name] = part.expand(shape)
+        return self._replace(**wide)
+
+    def present(self, names: Container[str]) -> list[tuple[str, Tensor]]:
+        """Return the names and the values of those parts among `names` that are not `None`."""
+        return [(name, part) for name, part in zip(self._fields, self) if name in names and part is not None]
 
 
 def toeplitz(values: Tensor, length: int) -> Tensor:

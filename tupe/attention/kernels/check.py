@@ -76,7 +76,7 @@ def errors(
                 if kind == "dense":
                     bias = inputs[3]
                 elif function is reference:
-                    bias = bias.dense()
+                    bias = bias.bias
                 out = function(*inputs[:3], bias, padding, (2 * width) ** -0.5, 0.0)
                 results.append([out, *torch.autograd.grad(out, inputs, d_out.to(its_type))])
         names = ("output", *(f"gradient of {name}" for name in ("query", "key", "value")))
