@@ -31,6 +31,24 @@ def test_pairs_are_separated_as_in_training(hub):
     assert hub.encode("word1", "word2").tolist() == [*two[:3], *two[4:]]
 
 
+@pytest.mark.parametrize("separators", [1, 2])
+def test_pairs_are_decoded_as_pairs(separators, hub):
+    """fairseq joins texts between which one separator is."""
+    hub.bpe, hub.model.args.pair_separators = SimpleNamespace(encode=str.strip, decode=str), separators
+    assert hub.decode(hub.encode("word1 word2", "word3")) == ["word1 word2", "word3"]
+    assert hub.decode(hub.encode("word1 word2")) == "word1 word2"
+
+
+def test_a_regression_predicts_its_value(hub):
+    """fairseq returns the logarithm of its probability among one class, which is 0."""
+    hub.eval()
+    tokens = torch.tensor([0, 7, 8, 2])
+    for name, classes in (("score", 1), ("class", 3)):
+        hub.register_classification_head(name, classes)
+        logits = hub.predict(name, tokens, return_logits=True)
+        assert torch.equal(hub.predict(name, tokens), logits if classes == 1 else logits.log_softmax(-1))
+
+
 @pytest.mark.parametrize("topk", [3, 10, 1000])
 def test_a_mask_is_filled_with_pieces_alone(topk, hub, dictionary):
     """Even if the model believes in special symbols; the probabilities are those that it has."""

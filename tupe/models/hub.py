@@ -30,6 +30,19 @@ class HubInterface(RobertaHubInterface):
             no_separator = self.model.args.pair_separators == 1
         return super().encode(sentence, *others, no_separator=no_separator)
 
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """Decode a text, or the texts between separators; fairseq splits at two of them alone."""
+        if self.model.args.pair_separators == 1:
+            repeats = 1 + tokens.eq(self.task.source_dictionary.eos()).long()
+            repeats[-1] = 1
+            tokens = tokens.repeat_interleave(repeats)
+        return super().decode(tokens)
+
+    def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
+        """Compute logarithms of the classes' probabilities; of a regression its value, of which they would be 0."""
+        regression = self.model.classification_heads[head].out_proj.out_features == 1
+        return super().predict(head, tokens, return_logits or regression)
+
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """Return the `topk` likeliest words in place of `<mask>`: the text with each, its probability, and the word.
 
