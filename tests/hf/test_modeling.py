@@ -158,6 +158,13 @@ def test_padding_on_the_left_is_refused(dictionary):
     assert difference(theirs(empty).logits[:3][ids.ne(1)], model(ids)[0][ids.ne(1)]) < 1e-5
 
 
+def test_sequences_side_by_side_are_refused(dictionary):
+    _, theirs = pair(dictionary, "tupe_r")
+    flat = torch.tensor([[0, 7, 2, 0, 8, 2]])
+    with pytest.raises(AssertionError, match="pad the sequences"):
+        theirs(flat, position_ids=torch.tensor([[0, 1, 2, 0, 1, 2]]))
+
+
 def test_what_is_not_computed_is_refused():
     """A folder of before loads, unless its model used a field that is gone."""
     computed = ours.configuration_tupe.COMPUTED

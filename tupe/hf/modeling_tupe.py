@@ -107,6 +107,8 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
+        # of sequences side by side, as DataCollatorWithFlattening makes them, which would attend to each other
+        assert kwargs.get("position_ids") is None, "positions are the columns: pad the sequences of a batch"
         given = inputs_embeds if input_ids is None else input_ids
         if attention_mask is not None:
             hidden = attention_mask.eq(0)
