@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary, FairseqDataset, LanguagePairDataset, data_utils
-from fairseq.data.indexed_dataset import MMapIndexedDataset
+from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,34 +80,10 @@ def test_every_sequence_is_in_one_batch(sizes, multiple, max_sentences):
     assert [batch.tolist() for batch in batches[: len(theirs)]] == [batch.tolist() for batch in theirs]
 
 
-def test_a_damaged_index_is_refused(corpus, tmp_path):
-    """fairseq alone reads other sequences."""
-    for name in ("train.bin", "train.idx"):
-        (tmp_path / name).write_bytes((corpus / name).read_bytes())
-    whole = bytearray((corpus / "train.idx").read_bytes())
-    whole[26 + 8] ^= 1  # the size of the third sequence, behind a head of 26 bytes
-    (tmp_path / "train.idx").write_bytes(whole)
-    good, damaged = (MMapIndexedDataset(str(folder / "train")) for folder in (corpus, tmp_path))
-    assert len(damaged[2]) != len(good[2])
-    with pytest.raises(UserError, match=r"train\.idx does not fit the data beside it"):
-        data_utils.load_indexed_dataset(str(tmp_path / "train"))
-
-
 def test_break_mode_eos(train, tmp_path, caplog):
     caplog.set_level("INFO")
     train(tmp_path, "--sample-break-mode", "eos")
     assert "loaded 600 blocks from" in caplog.text  # a block a sentence
-
-
-def test_batch_buckets():
-    assert data_utils.get_buckets(np.array([1, 2, 3, 4, 5, 6, 7, 8]), 2).tolist() == [4, 8]
-
-
-def test_batch_buckets_of_a_translation():
-    lengths, words = np.array([2, 3, 7, 8]), Dictionary()
-    lines = [torch.full((length,), words.eos()) for length in lengths]
-    data = LanguagePairDataset(lines, lengths, words, lines, lengths, words, num_buckets=2)
-    assert data.bucketed_num_tokens.tolist() == [3, 3, 8, 8]
 
 
 def test_sentences_that_are_typed_in_are_padded_where_the_task_pads():

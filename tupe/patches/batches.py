@@ -8,8 +8,7 @@ import threading
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset, indexed_dataset
-from fairseq.data.indexed_dataset import MMapIndexedDataset, data_file_path, index_file_path
+from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.tasks import FairseqTask, masked_lm
 from fairseq.tasks.masked_lm import MaskedLMTask
@@ -18,7 +17,6 @@ from torch.utils.data._utils import signal_handling
 
 from tupe.data.batches import MaskedBatches, with_last_batch
 from tupe.patches.loop import SIGNALS
-from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +28,6 @@ _train_step, _valid_step = FairseqTask.train_step, FairseqTask.valid_step
 _regular_dataset = MaskedLMTask._regular_dataset
 _maybe_shorten_dataset = masked_lm.maybe_shorten_dataset
 _build_dataset_for_inference = TranslationTask.build_dataset_for_inference
-_make_dataset = indexed_dataset.make_dataset
 _set_worker_signal_handlers = signal_handling._set_worker_signal_handlers
 
 
@@ -115,26 +112,6 @@ def build_dataset_for_inference(self, *args, **kwargs):
     dataset = _build_dataset_for_inference(self, *args, **kwargs)
     dataset.left_pad_source = self.cfg.left_pad_source
     return dataset
-
-
-def make_dataset(path, impl, *args, **kwargs):
-    """Compare an index with its data.
-
-    With a damaged index, fairseq reads other sequences than were written, in silence.
-    """
-    dataset = _make_dataset(path, impl, *args, **kwargs)
-    if isinstance(dataset, MMapIndexedDataset):
-        index = dataset._index
-        sizes = index._sizes.astype(np.int64) * index.dtype().itemsize
-        ends = np.cumsum(sizes)
-        if not np.array_equal(index._pointers, ends - sizes) or sizes.sum() != os.path.getsize(data_file_path(path)):
-            raise UserError(f"{index_file_path(path)} does not fit the data beside it: prepare the data again.")
-    return dataset
-
-
-def get_buckets(sizes, num_buckets):
-    """Compute fairseq's buckets of lengths, by the argument that numpy 2 calls `method`."""
-    return np.unique(np.percentile(sizes, np.linspace(0, 100, num_buckets + 1), method="lower")[1:])
 
 
 def set_worker_signal_handlers() -> None:

@@ -10,7 +10,7 @@ import fairseq
 import fairseq.trainer
 import numpy as np
 from fairseq import checkpoint_utils, distributed_utils, optim, options
-from fairseq.data import FairseqDataset, data_utils, indexed_dataset, iterators
+from fairseq.data import FairseqDataset, iterators
 from fairseq.file_io import PathManager
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.tasks import FairseqTask, masked_lm
@@ -61,12 +61,9 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (MaskedLMTask, "_regular_dataset", batches.regular_dataset),
     # fairseq-interactive pads on the left
     (TranslationTask, "build_dataset_for_inference", batches.build_dataset_for_inference),
-    # a damaged index is read
-    (indexed_dataset, "make_dataset", batches.make_dataset),
     # a signal to all processes ends data workers, and with them the training
     (signal_handling, "_set_worker_signal_handlers", batches.set_worker_signal_handlers),
-    # numpy 2 has neither the argument `interpolation` nor `numpy.compat`
-    (data_utils, "get_buckets", batches.get_buckets),
+    # numpy 2 has no `numpy.compat`
     (np, "compat", SimpleNamespace(long=np.int64)),
 ]
 

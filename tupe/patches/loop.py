@@ -4,6 +4,7 @@ SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all proc
 + the signal's number, as a shell reports it.
 """
 
+import functools
 import logging
 import math
 import signal
@@ -21,62 +22,52 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
-class StopSignal:
-    """The first signal that this process received while it listened; a second Ctrl-C ends it at once.
+_received: list[int] = []
+_before: dict[int, Any] = {}
 
-    Of other signals schedulers and launchers send several.
+
+def listen() -> None:
+    """Note signals from now on, in the main thread; elsewhere they stay what they are.
+
+    The first one counts, since schedulers and launchers send several. A second Ctrl-C ends the process at once.
     """
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def listen(self) -> None:
-        """Begin to listen, in the main thread; elsewhere signals stay what they are."""
-        if not self._before and threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._receive) for number in SIGNALS}
-
-    def restore(self) -> None:
-        """Give the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self.received, self._before = None, {}
-
-    def _receive(self, number: int, frame: Any) -> None:
-        if number == signal.SIGINT and self.received is not None:
-            signal.default_int_handler(number, frame)
-        self.received = self.received or number
+    if not _before and threading.current_thread() is threading.main_thread():
+        _before.update({number: signal.signal(number, _receive) for number in SIGNALS})
 
 
-stop_signal = StopSignal()
+def _receive(number: int, frame: Any) -> None:
+    if number == signal.SIGINT and _received:
+        signal.default_int_handler(number, frame)
+    _received.append(number)
+
+
+def restore() -> None:
+    """Give the signals back."""
+    for number, handler in _before.items():
+        signal.signal(number, handler)
+    _before.clear()
+    _received.clear()
 
 
 def local_stop_request(trainer: Trainer) -> list[float]:
-    """Return for each of `SIGNALS` whether this process received it, and whether it is time to save."""
+    """Return for each of `SIGNALS` whether this process received it first, and whether it is time to save."""
     minutes = getattr(trainer.cfg.model, "save_interval_minutes", 0)
-    since = time.monotonic() - trainer.saved_at
-    due = trainer.is_data_parallel_master and 0 < 60 * minutes < since
-    return [float(number == stop_signal.received) for number in SIGNALS] + [float(due)]
-
-
-def stop_request(trainer: Trainer) -> tuple[int | None, bool]:
-    """Return the signal that stops all processes, or None; and whether to save."""
-    alone = trainer.data_parallel_world_size == 1
-    *signals, due = local_stop_request(trainer) if alone else trainer.requested
-    received = [number for number, asks in zip(SIGNALS, signals) if asks]
-    return next(iter(received), None), bool(due)
+    due = trainer.is_data_parallel_master and 0 < 60 * minutes < time.monotonic() - trainer.saved_at
+    return [float(number in _received[:1]) for number in SIGNALS] + [float(due)]
 
 
 def save_or_stop(trainer: Trainer) -> None:
     """Save if it is time, or save and end the run after a signal: what is then due, the next start validates."""
-    number, due = stop_request(trainer)
+    alone = trainer.data_parallel_world_size == 1
+    *signals, due = local_stop_request(trainer) if alone else trainer.requested
+    number = next((number for number, asks in zip(SIGNALS, signals) if asks), None)
     if number is None and not due:
         return
     checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, trainer.batches, None)
     if number is None:
         return
 
-    if trainer.data_parallel_world_size > 1:
+    if not alone:
         torch.distributed.barrier(trainer.data_parallel_process_group)  # nobody ends before all is written
     logger.info(
         f"stopped by {signal.Signals(number).name} after update {trainer.get_num_updates()}: the same command resumes"
@@ -128,32 +119,30 @@ def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
     return any(number > 0 and updates % number == 0 for number in every)
 
 
+@functools.cache
 def patch_loop() -> None:
     """Patch the loop of `fairseq_cli.train`, once, when a run begins: to import it changes the log of a process."""
     import fairseq_cli.train as loop
 
-    if hasattr(loop.train, "theirs"):
-        return
-    theirs, theirs_after_update = loop.train, loop.validate_and_save
+    train_theirs, after_update = loop.train, loop.validate_and_save
 
     def train(cfg, trainer, task, epoch_itr):
         """Train nothing after the last update: fairseq makes one more and writes it over the checkpoint."""
         if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
             logger.info(f"nothing to do: {trainer.get_num_updates()} of {cfg.optimization.max_update} updates are done")
             return [None], True
-        stop_signal.listen()
+        listen()
         goes_on = False
         try:
-            losses, should_stop = theirs(cfg, trainer, task, epoch_itr)
+            losses, should_stop = train_theirs(cfg, trainer, task, epoch_itr)
             goes_on = not should_stop and epoch_itr.next_epoch_idx <= (cfg.optimization.max_epoch or math.inf)
             return losses, should_stop
         finally:
             if not goes_on:
-                stop_signal.restore()
+                restore()
 
     def validate_and_save(cfg, trainer, *args, **kwargs):
         save_or_stop(trainer)
-        return theirs_after_update(cfg, trainer, *args, **kwargs)
+        return after_update(cfg, trainer, *args, **kwargs)
 
-    train.theirs = theirs
     loop.train, loop.validate_and_save = train, validate_and_save
