@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tupe.util import atomic
 
-#: The palette of Okabe and Ito, which colour-blind readers can tell apart; black last.
+#: The palette of Okabe and Ito, which color-blind readers can distinguish; black last.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-#: They change where the colours begin again.
+#: They change where the colors repeat.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
 
 
@@ -66,7 +66,7 @@ def new_figure(width: float, height: float, title: str = ""):
 
 def plain(text: str) -> str:
     """Escape what matplotlib would read as mathematics, or leave out of a legend."""
-    shown = "\u2060" if text.startswith("_") else ""  # no sign, but legends leave out labels that begin with "_"
+    shown = "\u2060" if text.startswith("_") else ""  # legends omit labels that start with "_"
     return shown + text.replace("$", r"\$")
 
 

@@ -1,11 +1,11 @@
 """Name the pattern of each head's position correlation (TUPE, figure 6: global, local, broad, previous, next).
 
-The paper names five patterns by eye. Here they are measured on `p_i = softmax_j(v_ij)` of the word positions: what
-attention would be if all words were alike. `[CLS]`, where it is reset, is left out.
+The paper names five patterns by eye. Here they are measured on `p_i = softmax_j(v_ij)` of the positions of tokens: the
+attention if the content were constant. `[CLS]`, where it is reset, is left out.
 
     entropy   mean over i of H(p_i) / ln n                          1 for uniform attention
     side      mean over i of sum_j>i p_i(j) - sum_j<i p_i(j)        -1 all before, 1 all after; 0 for uniform attention
-    near      mean over i of sum of p_i(j), |j - i| <= n / 16       what is near; one each way at least
+    near      mean over i of sum of p_i(j), |j - i| <= n / 16       the neighborhood; at least one each way
 
 The name is the first that holds: `global`, entropy at least 0.97; `previous`, side at most -0.5; `next`, side at least
 0.5; `local`, near at least 0.5; else `broad`. The thresholds are this project's.

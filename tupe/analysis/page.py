@@ -25,13 +25,13 @@ class Maps(NamedTuple):
     """A figure of heat maps, for each model by itself."""
 
     text: str
-    has: Callable[[Namespace], bool]  # whether a model with these fields has what the figure shows
+    has: Callable[[Namespace], bool]  # whether the figure applies to a model with these fields
     draw: Callable[[Encoder, Any], Matrices]  # for a number of positions, `correlations` for tokens
 
 
 FIGURES = {
     "position": Maps(
-        "What positions alone add to the logits. A head is named by what it would attend to if all words were alike.",
+        "The position terms of the logits. A head is named by its attention if the content were constant.",
         has_correlation,
         position_maps,
     ),
@@ -41,18 +41,18 @@ FIGURES = {
         reset_maps,
     ),
     "similarity": Maps(
-        "The cosine of the learnt vectors of two positions.",
+        "The cosine of the learned vectors of two positions.",
         lambda args: args.absolute in ("input", "untied", "untied_cross", "low_rank", "low_rank_input"),
         similarity_maps,
     ),
     "segments": Maps(
-        "What a head adds to the logit from a word in one segment to a word in the same or the other.",
+        "The term of a head from a token in one segment to a token in the same or the other.",
         lambda args: args.segment == "per_head",
         segment_maps,
     ),
     "correlations": Maps(
-        "The parts of a logit of the first layer: four of words and positions where these are added to each other.",
-        lambda args: not (args.attention_window or args.linformer_k),  # -inf, and keys that are not of one word
+        "The parts of a logit of the first layer: four of content and positions where these are added to each other.",
+        lambda args: not (args.attention_window or args.linformer_k),  # -inf, and keys that mix tokens
         correlation_maps,
     ),
 }
@@ -94,7 +94,7 @@ def write_page(
     Args:
         length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the correlations and ranks; encoders become float64.
-        against: name of a run; the page says when the others reach the validation loss that it ends with.
+        against: name of a run; the page has the updates after which the others reach its final validation loss.
         tables: title -> the text above a table, and its rows, the first of which are the heads.
     """
     sections = [_section("Models", "", _table([_HEADS, *map(_facts, encoders)]))]

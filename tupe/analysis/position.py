@@ -18,14 +18,14 @@ from tupe.systems import IN_LAYER
 
 
 def has_correlation(args: Namespace) -> bool:
-    """Tell whether a system's positions have a correlation of their own, one for each pair of positions."""
+    """Return whether a system has a position term, one value for each pair of positions."""
     absolute = args.absolute not in ("none", "input", "sinusoidal")
     return (absolute or args.relative not in {"none", *IN_LAYER}) and not args.linformer_k
 
 
 @torch.no_grad()
 def position_correlation(encoder: Encoder, length: int | None = None, tied: bool = False) -> Matrices:
-    """Return what the positions alone add to the logits before the softmax, for an encoder with `has_correlation`.
+    """Return the position terms of the logits before the softmax, for an encoder with `has_correlation`.
 
     The values are `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one.
     With `tied` they are those before the reset.

@@ -17,7 +17,7 @@ from tupe.position.terms import Terms
 
 log_once = functools.cache(logging.getLogger(__name__).info)
 
-#: Length from which the Triton kernels take a structured bias rather than a dense one. Not measured on a GPU.
+#: Length from which the Triton kernels use a structured bias instead of a dense one. Not measured on a GPU.
 STRUCTURED_LENGTH = 2048
 
 
@@ -40,18 +40,18 @@ def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dro
     parts = bias if isinstance(bias, Terms) else (bias,)
     learns = torch.is_grad_enabled() and any(isinstance(part, Tensor) and part.requires_grad for part in parts)
     if (learns or dropout_p > 0) and query.dtype in (torch.float32, torch.float64):
-        return "reference"  # SDPA has no fused kernel for these on a CPU
+        return "reference"  # SDPA does not have a fused kernel for these on a CPU
     return "sdpa"  # on a CPU wider heads take 1.1 to 1.9 times its time
 
 
 def fits_kernels(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Tell whether the Triton kernels take heads of this type and width: on a GPU, or interpreted in tests."""
+    """Return whether the Triton kernels take heads of this type and width: on a GPU, or interpreted in tests."""
     runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
     return runs and dtype in (torch.float16, torch.bfloat16, torch.float32) and width <= 128
 
 
 def takes_parts(backend: str, terms: Terms, device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
-    """Tell whether `biased_attention` should get the parts of a bias, `terms`, or else the dense bias.
+    """Return whether `biased_attention` should get the parts of a bias, `terms`, or else the dense bias.
 
     `device` and `dtype` are those of queries, whose heads are `head_dim` wide.
     """
@@ -95,7 +95,7 @@ def biased_attention(
 
             - `reference`: plain PyTorch in float32, with which the others are compared.
             - `sdpa`: PyTorch's `scaled_dot_product_attention` with the dense bias.
-            - `factors`: the same with wider heads in place of a bias that has only factors; `auto` for any other.
+            - `factors`: the same with wider heads instead of a bias that has only factors; `auto` for any other.
             - `triton`: this project's kernels (`docs/dev/kernels.md`); `auto` without a GPU.
             - `flex`: PyTorch's FlexAttention.
             - `auto`: `factors` or `sdpa` on a GPU; on a CPU `reference` where a bias learns or dropout is on, or `sdpa`

@@ -1,11 +1,11 @@
-r"""Turn a bias that is a product of factors into more columns of queries and keys (FlashBias).
+r"""Replace a bias that is a product of factors by more columns of queries and keys (FlashBias).
 
     [q_i ; a_i / scale ; u_i] . [k_j ; b_j ; theta_2 v_j / scale] * scale = scale * q_i . k_j + reset(a_i . b_j)
 
 Attention without a bias then computes the biased one. For the reset of `[CLS]`, `a_0 = b_0 = 0`; `u_i` is 1 except for
 `u_0 = 0`, and `v_j` is 0 except for `v_0 = 1`. Row 0 has no `theta_1`, which changes no weight. Segments add two more
 columns, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's heads of 64 columns get 64 + 64 + 1, DIET-ABS's 64 + d_p. A bias by
-distance has full rank and cannot be turned into columns.
+distance has full rank and cannot become columns.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from tupe.position.terms import Terms
 
 
 def has_only_factors(bias: Tensor | Terms | None) -> bool:
-    """Tell whether a bias can become columns of queries and keys."""
+    """Return whether a bias can become columns of queries and keys."""
     return isinstance(bias, Terms) and bias.query is not None and bias.query.shape[-1] <= 192 and bias.relative is None
 
 

@@ -23,7 +23,7 @@ def flex(
     """Like `reference`, with memory linear in the lengths on a GPU. With `cu_seqlens` like `packed_attention`.
 
     The forward pass equals that of `reference` on a CPU. The backward pass needs a GPU and has never been run, so its
-    gradients and its speed are unmeasured. Dropout is refused, because FlexAttention has none.
+    gradients and its speed are unmeasured. Dropout raises an error, because FlexAttention does not have it.
     """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # a second
 

@@ -8,7 +8,7 @@ from tupe.position.terms import Terms
 
 
 def takes_packed(backend: str, device: torch.device | str, dtype: torch.dtype, width: int) -> bool:
-    """Tell whether `packed_attention` is for this backend, device, type and width of heads."""
+    """Return whether `packed_attention` is for this backend, device, type and width of heads."""
     device = torch.device(device)
     return (backend == "triton" and fits_kernels(device, dtype, width)) or (backend == "flex" and device.type == "cuda")
 
@@ -32,7 +32,7 @@ def packed_attention(
 
     Args:
         query, key, value: `(N, H, d_h)`, of one type.
-        bias: floating, broadcastable to `(B, H, T, T)`, of which a sequence of `t` tokens takes the first `t` rows and
+        bias: floating, broadcastable to `(B, H, T, T)`, whose first `t` rows and columns a sequence of `t` tokens uses,
             columns; or a `Terms` for `T` positions, with `segments` `(N,)`.
         cu_seqlens: `(B + 1,)` integers, on the same device: the index of each sequence's first token, then `N`.
         max_length: `T`, at least the length of the longest sequence.

@@ -36,7 +36,7 @@ def attention_weights(
 
 
 def softmax(logits: Tensor) -> Tensor:
-    """Apply softmax over the last dimension. A row of -inf alone (all keys hidden) becomes zero, with zero gradient."""
+    """Apply softmax over the last dimension. A row of only -inf (all keys hidden) becomes zero, with zero gradient."""
     if not is_traced() and logits.device.type == "cpu":
         weights = logits.softmax(-1)
         if not weights[..., 0].isnan().any():  # a row of -inf gives NaN, but is rare

@@ -24,7 +24,7 @@ Extend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 def last_checkpoints(folder: Path, number: int) -> list[Path]:
-    """Return the newest `number` checkpoints that a run kept, by updates, or if there are none of these, by epochs."""
+    """Return the newest `number` checkpoints of a run, by updates, or else by epochs."""
     found: list[Path] = []
     for pattern in _SAVED:
         saved = {int(match[1]): path for path in folder.glob("*.pt") if (match := pattern.fullmatch(path.name))}
@@ -37,7 +37,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
 def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> str:
     """Write the mean of checkpoints of a run, in float32 and without the optimizer.
 
-    The mean of a run's last checkpoints translates better than the last alone (Vaswani et al., 6.1).
+    The mean of a run's last checkpoints translates better than the last one (Vaswani et al., 6.1).
 
     tupe convert average checkpoints/run average.pt --last 10
 
@@ -84,7 +84,7 @@ def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
 def export_discriminator(checkpoint: Path, out: Path) -> str:
     """Write the discriminator of an electra_SYSTEM_SIZE as the plain model SYSTEM_SIZE.
 
-    Fine-tuning takes the discriminator by itself. The new model has no language-model head: a `TupeModel` that loads
+    Fine-tuning takes the discriminator by itself. The new model lacks a language-model head: a `TupeModel` that loads
     it keeps its own, untrained, and leaves the discriminator's head aside. Heads for classification stay.
 
     Args:
@@ -107,9 +107,9 @@ class Axes(NamedTuple):
     distances: bool
 
     def extend(self, tensor: Tensor, old: int, new: int, rule: str) -> Tensor:
-        """Make a tensor of `old` positions one of `new`. Position 0 is `[CLS]`'s, which stays what it is."""
+        """Extend a tensor from `old` to `new` positions. Position 0, that of `[CLS]`, is unchanged."""
         for axis in self.axes:
-            if self.distances:  # the value of the farthest distance goes on
+            if self.distances:  # repeat the value of the farthest distance
                 below = old - 1 if self.centred else 0  # how many rows are before that of distance 0
                 distances = torch.arange(1 - new if self.centred else 0, new)
                 tensor = tensor.index_select(axis, distances.clamp(-below, old - 1) + below)
@@ -122,7 +122,7 @@ class Axes(NamedTuple):
 
 
 def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
-    """Stretch rows `1 .. old - 1` to `1 .. new - 1`, between neighbours on a line; row 0 stays."""
+    """Stretch rows `1 .. old - 1` to `1 .. new - 1`, linearly between neighbors; row 0 is unchanged."""
     place = torch.cat([torch.zeros(1, dtype=torch.float64), torch.linspace(1, old - 1, new - 1, dtype=torch.float64)])
     below = place.floor().long().clamp(max=old - 1)
     above = (below + 1).clamp(max=old - 1)
@@ -136,7 +136,7 @@ def extend_positions(
 ) -> str:
     """Give a checkpoint more positions than it was trained with, also in its optimizer's state.
 
-    Relative terms extend beyond the distances that they know. Absolute terms repeat or interpolate their rows after
+    Relative terms extend beyond their distances. Absolute terms repeat or interpolate their rows after
     [CLS]. Training resumes from the new checkpoint, with longer sequences from the beginning of the epoch.
 
     tupe convert positions checkpoints/tupe_a_base/checkpoint_last.pt 1024 longer.pt
@@ -163,7 +163,7 @@ def extend_positions(
         longer = {name: axes.extend(named[name], old, number, rule) for name, axes in found.items() if name in named}
         return {**named, **longer}
 
-    # the model says which parameters are shared: of a model on a GPU, fairseq saves these twice
+    # the model has the shared parameters: fairseq saves these twice for a model on a GPU
     parameters = dict(model.named_parameters(remove_duplicate=False))
     once = {id(parameters.get(name, name)): name for name in reversed(weights)}
     own = {name: weights[name] for name in weights if name in once.values()}
@@ -184,7 +184,7 @@ def extend_positions(
     write_state(out, state)
     done = [f"{old} to {number} positions: {out}", *(f"  {name} {[*state['model'][name].shape]}" for name in found)]
     if not found:
-        done.append("  no parameter has rows for positions: the relative terms go on")
+        done.append("  no parameter has rows for positions: the relative terms continue")
     if optimizer is None:
         done.append("warning: the optimizer's state is not in it: resume with --reset-optimizer")
     return "\n".join(done)

@@ -1,7 +1,7 @@
-"""Checkpoints of the TUPE authors' release (github.com/guolinke/TUPE, 2020), read safely and turned into ours.
+"""Checkpoints of the TUPE authors' release (github.com/guolinke/TUPE, 2020), read safely and converted.
 
 The release keeps one position table of `P + 1` rows: row 0 is theta_1's vector, row 1 theta_2's, and position `i` uses
-row `i + 1`. Its relative table has 33 rows: T5's 32 buckets, of which T5 never uses 16, so that row holds the value for
+row `i + 1`. Its relative table has 33 rows: T5's 32 buckets; T5 never uses bucket 16, so that row holds the value for
 `[CLS]` to the others; and row 32 for the others to `[CLS]`.
 """
 
@@ -21,7 +21,7 @@ from tupe.patches.safe_load import safe_load
 
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 
-#: release name -> ours, within `decoder.sentence_encoder.` and `encoder.sentence_encoder.`, beside fairseq's of 2019
+#: release name -> this plugin's, in `decoder.sentence_encoder.` and `encoder.sentence_encoder.`; also fairseq's of 2019
 _RENAMED = {
     "pos_ln.": "position_bias.absolute.layer_norm.",
     "pos_q_linear.": "position_bias.absolute.query.",
@@ -31,7 +31,7 @@ _THEIRS, _OURS = "decoder.sentence_encoder.", "encoder.sentence_encoder."
 
 
 def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Turn a state dict of the release, or its gradients, into ours."""
+    """Convert a state dict of the release, or its gradients, into this plugin's."""
     converted = {}
     for name, tensor in state.items():
         if name == _THEIRS + "pos.weight":
@@ -48,7 +48,7 @@ def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def release_config(args: Namespace) -> TupeConfig:
-    """Make our configuration of a model of the release from the `args` in its checkpoint."""
+    """Make the configuration of a model of the release from the `args` in its checkpoint."""
     same = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "activation_fn")
     optional = ("pooler_activation_fn", "encoder_normalize_before")
     optional += ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
@@ -67,7 +67,7 @@ def release_config(args: Namespace) -> TupeConfig:
 
 
 def load_release(path: str | Path) -> TupeModel:
-    """Load a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm) as our model, in evaluation mode.
+    """Load a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm) as a `TupeModel` in evaluation mode.
 
     Such a file has `args` (a Namespace) and `model` (a state dict). It is read without running code.
     """

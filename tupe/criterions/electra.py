@@ -26,12 +26,12 @@ BINS = 200
 class TupeElectraCriterionConfig(FairseqDataclass):
     discriminator_weight: float = setting(50.0, "lambda, weight of the discriminator's loss")
     generator_weight: float = setting(1.0, "weight of the generator's loss")
-    sampling_temperature: float = setting(1.0, "of the softmax that words are drawn from")
+    sampling_temperature: float = setting(1.0, "of the softmax that tokens are sampled from")
 
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
 class TupeElectraCriterion(SummedCriterion):
-    r"""The generator models masked words, and the discriminator tells for every token whether it was replaced.
+    r"""The generator models masked tokens, and the discriminator predicts for every token whether it was replaced.
 
         L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N
 
@@ -40,8 +40,8 @@ class TupeElectraCriterion(SummedCriterion):
     is split into batches. (The mean of `CE` over `M` instead would differ by `M / (rho N)`, which is logged.)
 
     `<s>` and `</s>`, which the task masks too, are put back first; a token that was drawn as it had been is original.
-    The numbers that words are drawn by depend on the seed, the update and the example alone, in validation not on the
-    update: a resumed run draws what it would have drawn, and validation repeats itself.
+    The random numbers depend only on the seed, the update and the example, in validation not on the
+    update: a resumed run samples the same tokens, and validations are repeatable.
     """
 
     def __init__(self, cfg: TupeElectraCriterionConfig, task: FairseqTask) -> None:
@@ -53,12 +53,12 @@ class TupeElectraCriterion(SummedCriterion):
         self.padding, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """Return the summed loss (nats, float32), `N`, and what is logged.
+        """Return the summed loss (nats, float32), `N`, and the logging output.
 
         Args:
             model: an `ElectraModel`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
-                Where it lacks what `MaskedBatches` adds, the device is asked.
+                Without the fields that `MaskedBatches` adds, the host waits for the device.
         """
         masked, target = sample["net_input"]["src_tokens"], sample["target"]  # (B, T)
         chosen = target.ne(self.padding)
@@ -113,7 +113,7 @@ class TupeElectraCriterion(SummedCriterion):
         """Log both losses, and how good both networks are.
 
         `loss` is the objective; it, `gen_loss` (a masked token) and `disc_loss` (a token) are in bits. In percent:
-        `gen_accuracy`, the likeliest word is right; `sampled_accuracy`, the one that was drawn is; `replaced_share` of
+        `gen_accuracy`, the likeliest token is right; `sampled_accuracy`, the sampled one is; `replaced_share` of
         all tokens; `masked_share` of those that `mask_prob` lets expect; `disc_accuracy`; `disc_recall` of the replaced
         tokens and `disc_specificity` of the original ones, `disc_precision` of what is called replaced; and `disc_auc`,
         how often a replaced token has a higher score than an original one that could have been: not `<s>`, `</s>`.
@@ -138,7 +138,7 @@ def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:
     """Return counts `(3, BINS)` of the original, the replaced and the special tokens by `sigmoid(scores)`.
 
     The upper half of the bins has the scores above 0. All arguments are `(B, T)`: `kind` is 0, 1 or 2, the row of each
-    token, and `counted` says which tokens count.
+    token, and `counted` marks the tokens that count.
     """
     half = BINS // 2
     bins = (BINS * scores.sigmoid()).long()

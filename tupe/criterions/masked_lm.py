@@ -21,13 +21,13 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
     """
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """Return the summed loss (nats, float32), the number of masked tokens, and what is logged.
+        """Return the summed loss (nats, float32), the number of masked tokens, and the logging output.
 
         Args:
             model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `num_tokens`;
                 returns logits `(N, V)`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
-                Where it lacks what `MaskedBatches` adds, the device is asked.
+                Without the fields that `MaskedBatches` adds, the host waits for the device.
         """
         net_input = sample["net_input"]
         positions = sample.get("masked_tokens")  # (N,)

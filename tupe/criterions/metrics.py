@@ -1,4 +1,4 @@
-"""The metrics of GLUE, each of a whole data set; what is undefined (a constant prediction) counts as 0.
+"""The metrics of GLUE, each of a whole data set; undefined values (a constant prediction) count as 0.
 
 Accuracy, F1 and Matthews correlation need only three rows of integers, `counts`: for each class its correct
 predictions, its examples and its predictions. A sum over batches and workers is exact, whatever the split.
@@ -105,7 +105,7 @@ def detection(counts: list[list[int]]) -> dict[str, float]:
 
 
 def area_under_curve(counts: list[list[int]]) -> float:
-    """Tell how often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
+    """Return how often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
     below = pairs = 0
     for negative, positive in zip(*counts[:2]):
         pairs += positive * (2 * below + negative)
@@ -122,12 +122,12 @@ class SummedCriterion(FairseqCriterion):
 
 
 def totals(logging_outputs: list[dict], *names: str) -> list[float]:
-    """Sum what the workers logged under each name, as floats: meters of tensors wait for the device, in float32."""
+    """Sum the workers' values under each name, as floats: meters of tensors wait for the device, in float32."""
     return [float(sum(log[name] for log in logging_outputs)) for name in names]
 
 
 def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
-    """Log `metric` of the sum that is logged as `counts`, at whatever interval it is asked for."""
+    """Log `metric` of the sum that is logged as `counts`, at any interval."""
 
     def percent(meters: dict) -> float:
         total = meters[counts].sum  # 0 after a reset
@@ -152,10 +152,10 @@ class ExamplesMeter(MetersDict._DerivedMeter):
         self.examples: dict[int, list[float]] = {}
 
     def update(self, rows: Tensor) -> None:
-        """Add rows `(N, 1 + k)`: the example's number, then what it has."""
+        """Add rows `(N, 1 + k)`: the example's number, then its values."""
         for number, *values in rows.tolist():
             self.examples[int(number)] = values
 
     def arrays(self, columns: int = 2) -> np.ndarray:
-        """Return what the examples have, by rising number: `(columns, N)`."""
+        """Return the values of the examples, by rising number: `(columns, N)`."""
         return np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, columns).T

@@ -30,7 +30,7 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
         self.padding_idx = task.source_dictionary.pad()
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """Return the summed loss (nats), the number of windows, and what is logged.
+        """Return the summed loss (nats), the number of windows, and the logging output.
 
         Args:
             model: called with `spans` and `num_tokens`; returns scores `(B, T)` of beginnings and of ends.

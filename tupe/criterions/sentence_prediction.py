@@ -56,7 +56,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
         self.swap_two_classes = labels.index("1") == labels.nspecial
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """Return the summed loss (nats, or squared units of the target), the number of examples, and what is logged.
+        """Return the summed loss (nats, or squared target units), the number of examples, and the logging output.
 
         Args:
             model: called with `classification_head_name` and `num_tokens`; returns scores `(B, num_classes)`.
@@ -103,8 +103,8 @@ class TupeSentencePredictionCriterion(SummedCriterion):
 def worker_slots(rows: Tensor) -> Tensor:
     """Put the rows `(n, k)` into this worker's slot of `(workers, N, 1 + k)`, zero elsewhere.
 
-    fairseq sums what the workers log, so the sum holds all rows. `N` is the longest `n` of all workers; the first
-    column is 1 where there is a row. A worker whose batch only fills up the round logs zeros: its rows do not count.
+    fairseq sums the workers' logs, so the sum holds all rows. `N` is the longest `n` of all workers; the first
+    column is 1 for a row. A worker whose batch only fills the round logs zeros, so its rows do not count.
     """
     workers = distributed.get_data_parallel_world_size()
     marked = F.pad(rows, (1, 0), value=1)
@@ -118,7 +118,7 @@ def worker_slots(rows: Tensor) -> Tensor:
 
 
 def logged_rows(logging_outputs: list[dict]) -> Optional[Tensor]:
-    """Return what the workers logged as `examples` by `worker_slots`, `(N, k)`; None in training."""
+    """Return the `examples` that the workers logged with `worker_slots`, `(N, k)`; None in training."""
     if "examples" not in logging_outputs[0]:
         return None
     rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()

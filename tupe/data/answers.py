@@ -22,11 +22,11 @@ class Candidate(NamedTuple):
 def best_spans(
     first: np.ndarray, last: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray, longest: int, number: int
 ) -> list[Span]:
-    """Return the `number` best spans of a window; among equal ones, those that begin, then end earlier.
+    """Return the `number` best spans of a window; among equal ones, those that start, then end earlier.
 
     It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
     order. `first` and `last` are the scores `(T,)` of a span's first and last place, float32; `may_begin` and `may_end`
-    say where it may begin and end, bool `(T,)`. A span has at most `longest` places.
+    mark where it may start and end, bool `(T,)`. A span has at most `longest` places.
     """
     begins = np.flatnonzero(may_begin)
     ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)

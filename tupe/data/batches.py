@@ -1,6 +1,6 @@
-"""Batches of examples: of similar length, and with what a criterion needs on the host.
+"""Batches of examples: of similar length, and with the numbers that a criterion needs on the host.
 
-Asking a GPU for a number would mean waiting for the GPU.
+Reading a number from a GPU would mean waiting for the GPU.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> lis
 
 
 class Sized(FairseqDataset):
-    """Examples of so many tokens as `sizes` says."""
+    """Examples with `sizes` tokens."""
 
     sizes: np.ndarray
 
@@ -77,7 +77,7 @@ class Batches(NestedDictionaryDataset):
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
-        """Return the tokens `(B, T)` whose separators tell the segments apart."""
+        """Return the tokens `(B, T)` whose separators separate the segments."""
         return batch["net_input"]["src_tokens"]
 
 
@@ -103,12 +103,12 @@ class MaskedBatches(Batches):
 
 
 def known(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return `num_tokens` and, if the batch has it, `pairs`, so that a model of ours need not ask the device."""
+    """Return `num_tokens` and, if the batch has it, `pairs`, so that a model does not wait for the device."""
     return {"num_tokens": batch["ntokens"], "pairs": batch.get("pairs")}
 
 
 def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
-    """Tell whether any sequence of `tokens` `(B, T)` has two segments: two separators that follow each other."""
+    """Return whether any sequence of `tokens` `(B, T)` has two segments: two separators that follow each other."""
     separator = tokens.eq(dictionary.eos())
     return bool((separator[:, :-1] & separator[:, 1:]).any())
 

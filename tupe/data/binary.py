@@ -1,4 +1,4 @@
-"""fairseq's binary data: `train.bin` holds the tokens, `train.idx` the size of each sequence and where it begins."""
+"""fairseq's binary data: `train.bin` holds the tokens, `train.idx` the size and the start of each sequence."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

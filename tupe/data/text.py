@@ -13,7 +13,7 @@ from html.entities import html5
 from itertools import chain
 from operator import ne
 
-#: Symbols that `special-tokens` puts in place of URLs, e-mail addresses and file names.
+#: Symbols that replace URLs, e-mail addresses and file names in `special-tokens`.
 SPECIAL_TOKENS = ("<url>", "<email>", "<file>")
 
 _REFERENCE = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[a-zA-Z]\w*);")
@@ -34,16 +34,16 @@ _PATTERNS = (
 )
 _SPECIAL = re.compile(f"({'|'.join(SPECIAL_TOKENS)})")
 _LONG_WORD = re.compile(r"\S{257}")
-_STRINGS_KEPT = 200_000  # spaCy keeps every word that it sees
+_STRINGS_KEPT = 200_000  # spaCy caches every word
 
 
 def unescape(line: str) -> str:
-    """Put characters in place of `&amp;`, `&lt;`, `&apos;`, `&#91;`, ..., as WikiExtractor and Moses escape them."""
+    """Replace by characters `&amp;`, `&lt;`, `&apos;`, `&#91;`, ..., as WikiExtractor and Moses escape them."""
     return _REFERENCE.sub(_character, line) if "&" in line else line
 
 
 def _character(found: re.Match[str]) -> str:
-    """Return the character that a reference stands for; the text itself where it is not a reference."""
+    """Return the character of a reference; the text itself if it is not a reference."""
     reference = found[0]
     return html.unescape(reference) if reference[1] == "#" or reference[1:] in html5 else reference
 
@@ -79,7 +79,7 @@ def keep_white_space(line: str) -> str:
 
 
 def special_tokens(line: str) -> str:
-    """Put `<url>`, `<email>` and `<file>` in place of what they stand for."""
+    """Replace URLs, e-mail addresses and file names by `<url>`, `<email>` and `<file>`."""
     if _MAY_BE_SPECIAL.search(line):
         for pattern, token in _PATTERNS:
             line = pattern.sub(token, line)
@@ -164,7 +164,7 @@ LANGUAGES = {"paper": "en", "sentencepiece": "xx"}  # of the rules
 
 
 class TextProcessing:
-    """The stages that need no more than a document, with the rules of a language; other `STAGES` are passed over."""
+    """The stages that need only a document, with the rules of a language; other `STAGES` are skipped."""
 
     def __init__(self, stages: Sequence[str], language: str) -> None:
         # what takes the place of `repair-characters` where that is off
@@ -179,7 +179,7 @@ class TextProcessing:
         return text
 
     def around(self, text: str) -> str:
-        """Apply `line` to what stands around each `<mask>` of a text, for users of exported models (its card)."""
+        """Apply `line` to the text around each `<mask>`, for users of exported models (its card)."""
         return " <mask> ".join(map(self.line, text.split("<mask>"))).strip()
 
     def document(self, lines: list[str], counts: Counter) -> list[str]:

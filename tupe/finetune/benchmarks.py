@@ -12,7 +12,7 @@ BENCHMARKS = {
     "xtreme": (("XNLI", "SQuAD", "TyDiQA"), (1e-5, 2e-5, 3e-5, 4e-5)),  # DIET
 }
 SEEDS = (1, 2, 3, 4, 5)  # as many as the papers'
-#: Task -> folders beside its own, which have test sets per language for the best checkpoint.
+#: Task -> sibling folders with test sets per language for the best checkpoint.
 TESTS = {"XNLI": ("XNLI",), "SQuAD": ("XQuAD", "MLQA"), "TyDiQA": ("TyDiQA",)}
 
 

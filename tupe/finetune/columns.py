@@ -40,7 +40,7 @@ class Column(NamedTuple):
         )
 
     def differs(self, result: Result) -> str:
-        """Say how a mean differs from the papers' over all languages' test sets: `valid, 2 of 15 languages`."""
+        """Describe how a mean differs from the papers' over all languages' test sets: `valid, 2 of 15 languages`."""
         if not self.subset.endswith("/"):
             return ""
         names, number = self.splits(result), len(TEST_LANGUAGES[self.subset[:-1]])

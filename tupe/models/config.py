@@ -59,37 +59,37 @@ class EncoderConfig(OwnOptions):
 
     absolute: ENUMS["absolute"] = choice("absolute", "untied", "absolute positions")
     relative: ENUMS["relative"] = choice("relative", "bucketed", "relative positions")
-    reset: ENUMS["reset"] = choice("reset", "paper", "[CLS] untied from the positions")
-    segment: ENUMS["segment"] = choice("segment", "none", "segments of a sentence pair, told apart by its separators")
+    reset: ENUMS["reset"] = choice("reset", "paper", "untying of [CLS] from the positions")
+    segment: ENUMS["segment"] = choice("segment", "none", "segments of a sentence pair, from its separators")
     relative_sides: ENUMS["relative_sides"] = choice("relative_sides", "symmetric", "slopes of alibi")
-    sharing: ENUMS["sharing"] = choice("sharing", "layer", "who shares the position terms of the attention")
+    sharing: ENUMS["sharing"] = choice("sharing", "layer", "sharing of the position terms")
     position_rank: int = encoding(64, "rank d_p of the low_rank term")
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
     linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
-    relative_buckets: int = encoding(32, "number of buckets, even; of deberta a side, or 0 to clip the distances")
-    relative_max_distance: int = encoding(128, "distance from which all share the last bucket, or are clipped")
+    relative_buckets: int = encoding(32, "number of buckets, even; for deberta per side, or 0 to clip the distances")
+    relative_max_distance: int = encoding(128, "distance from which all share the last bucket, or a value")
     untied_projection_bias: bool = encoding(
         False, "biases on the position projections U^Q and U^K, as in the authors' release"
     )
     no_untied_layer_norm: bool = encoding(False, "no layer norm on the untied positions before their projections")
     rotary_dims: int = encoding(
-        0, "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
+        0, "rotary positions (RoPE): number of rotated dimensions of each query and key; -1 for all, 0 for none"
     )
     rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
     content_terms: int = encoding(
         0,
-        "scale the words' correlation by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for "
-        "as many as there are",
+        "scale the content by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for the "
+        "number of products",
     )
 
     encoder_layers: int = structure(12, "number of layers")
     encoder_embed_dim: int = structure(768, "width d")
     encoder_ffn_embed_dim: int = structure(3072, "width of the feed-forward part")
     encoder_attention_heads: int = structure(12, "number of heads H")
-    embedding_dim: int = structure(0, "width of the tables of words and positions; 0 for that of the encoder")
+    embedding_dim: int = structure(0, "width of the token and position embeddings; 0 for that of the encoder")
     encoder_normalize_before: bool = structure(False, "pre-norm layers instead of post-norm")
     no_layernorm_embedding: bool = structure(False, "no layer norm on the input embeddings")
-    layer_norm_eps: float = structure(1e-5, "what every layer norm adds to the variance; BERT's is 1e-12")
+    layer_norm_eps: float = structure(1e-5, "added to the variance by every layer norm; BERT's is 1e-12")
     activation_fn: ACTIVATION_CHOICES = structure("gelu", "activation of the feed-forward part")
     dropout: float = setting(0.1, "dropout of embeddings, attention and feed-forward outputs")
     attention_dropout: float = setting(0.1, "dropout of the attention weights")
@@ -99,8 +99,7 @@ class EncoderConfig(OwnOptions):
     )
     unpad: ChoiceEnum(["auto", "always", "never"]) = setting(
         "auto",
-        "compute tokens alone, and padding only in the attention (always, never); auto: where that "
-        "was seen to be faster, on the CPU",
+        "compute padding only in the attention (always, never); auto: where that was measured to be faster, on the CPU",
     )
     checkpoint_activations: bool = setting(
         False, "compute each layer again in backward instead of keeping its activations"
@@ -140,9 +139,7 @@ class TupeConfig(EncoderConfig):
         2, "separators </s> between the two texts of a pair: 2 as RoBERTa's, or 1 as BERT's [SEP]"
     )
     untie_weights_roberta: bool = structure(False, "separate output embeddings instead of the input's")
-    pretrained: Optional[str] = setting(
-        None, "checkpoint whose system, longest sequence and weights are taken over when a run begins"
-    )
+    pretrained: Optional[str] = setting(None, "checkpoint whose system, longest sequence and weights a run starts from")
     load_checkpoint_heads: bool = setting(
         False, "register the classification heads found in a checkpoint when loading it"
     )
@@ -172,7 +169,7 @@ class Seq2SeqConfig(EncoderConfig):
     relative: ENUMS["relative"] = encoding(
         "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
     )
-    reset: ENUMS["reset"] = encoding("none", "none: a translation has no [CLS]")
+    reset: ENUMS["reset"] = encoding("none", "none: a translation does not have [CLS]")
     cross_position: ChoiceEnum([*CROSS_POSITION]) = structure(
         "none", f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"
     )

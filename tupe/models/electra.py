@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al. 2020): a generator fills masked positions, and a discriminator tells what it replaced."""
+"""ELECTRA (Clark et al. 2020): a generator fills masked positions, and a discriminator detects replaced tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Detection(NamedTuple):
     """Output of both networks.
 
     logits: the generator's, `(M, V)`.
-    tokens: the original with the drawn words, `(B, T)`.
+    tokens: the original with the sampled tokens, `(B, T)`.
     scores: the discriminator's, above 0 for a replaced token, `(B, T)`.
     """
 
@@ -37,7 +37,7 @@ class Detection(NamedTuple):
 def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.0) -> Tensor:
     """Draw a symbol for each row from `softmax(logits / temperature)`: the first whose cumulated share is > `uniform`.
 
-    It computes in float32, and the random numbers alone decide: no generator of a device is used.
+    It computes in float32, and uses only these random numbers: no generator of a device is used.
 
     Args:
         logits: `(M, V)`.
@@ -90,7 +90,7 @@ def generator_args(args: Namespace) -> Namespace:
 def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, ...]:
     """Build discriminator and generator, which share parameters.
 
-    They share words, positions and segments at the input with their layer norm, and those position terms that
+    They share token, position and segment embeddings with their layer norm, and those position terms that
     `share_positions` names. Otherwise each has projections, relative values and low-rank factors for its own heads.
     """
     discriminator, theirs = TupeLanguageModelEncoder(args, dictionary, with_head=False), generator_args(args)
@@ -140,7 +140,7 @@ class ElectraModel(TupeModel):
     networks = staticmethod(build_networks)
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Keep the number, on which the criterion's random numbers depend; fairseq tells it before every update."""
+        """Keep the number, on which the criterion's random numbers depend; fairseq calls this before every update."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
@@ -180,11 +180,11 @@ class ElectraModel(TupeModel):
         Args:
             src_tokens: tokens with masks, `(B, T)`.
             original: the tokens without masks, `(B, T)`.
-            masked_tokens: where words are drawn, `M` indices into the `B * T` tokens.
-            uniform: random numbers in [0, 1) by which the words are drawn, `(M,)`.
+            masked_tokens: where tokens are sampled, `M` indices into the `B * T` tokens.
+            uniform: random numbers in [0, 1) of the samples, `(M,)`.
             temperature: temperature of the softmax that they are drawn from.
-            num_tokens: number of tokens that are not padding, if the caller knows it.
-            pairs: whether any sequence has two segments, if the caller knows it.
+            num_tokens: number of tokens that are not padding, if known.
+            pairs: whether any sequence has two segments, if known.
         """
         known = {"num_tokens": num_tokens, "pairs": pairs}
         options = {"masked_tokens": masked_tokens, **known}

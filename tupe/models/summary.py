@@ -23,7 +23,7 @@ _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
     """Build the parts of the named model on the meta device, where parameters have shapes but no memory.
 
-    `fields` override those of its name; an encoder-decoder has one table of words unless they say otherwise.
+    `fields` override those of its name; an encoder-decoder has one token embedding unless they differ.
     """
     dictionary = _dictionary(vocab_size)
     with torch.device("meta"), _NoValues():
@@ -89,7 +89,7 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
     """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention.
 
-    It leaves out what is computed once a batch (the position terms), what activation checkpointing computes again,
+    It omits operations once per batch (the position terms), those that activation checkpointing repeats,
     Linformer's projection, and that its keys and values are fewer.
 
     Args:

@@ -1,4 +1,4 @@
-"""How the processes of one training meet, in fairseq's commands and under Hydra."""
+"""How the processes of one training find each other, in fairseq's commands and under Hydra."""
 
 import gc
 import importlib
@@ -35,7 +35,7 @@ def call_main(cfg, main, **kwargs):
     """Take the world size and rank from `torchrun`; on the CPU use gloo and `legacy_ddp`.
 
     fairseq reads the environment only if `--distributed-world-size` (default: the GPUs of this machine) is above 1:
-    on the CPU or with one GPU a machine, every process of `torchrun` would train a model of its own. fairseq starts
+    on the CPU or with one GPU per machine, every process of `torchrun` would train its own model. fairseq starts
     one process per GPU: without GPUs, nothing would be trained and the exit status would be 0.
     """
     configure(cfg.distributed_training, on_cpu=cfg.common.cpu or not torch.cuda.is_available())
@@ -75,7 +75,7 @@ def refuse_to_train_alone() -> None:
     """
     if _launched_processes() > 1 and HydraConfig.initialized() and not torch.distributed.is_initialized():
         raise UserError(
-            f"torchrun started {_launched_processes()} processes, but each would train alone: the plugin was imported "
+            f"torchrun started {_launched_processes()} processes, but each would train a model: the plugin was loaded "
             "too late to connect them. Add hydra.callbacks of configs/pretraining/base.yaml to the configuration."
         )
 
@@ -93,7 +93,7 @@ class ImportUserDir(Callback):
 
     def on_job_start(self, config: Any, **kwargs: Any) -> None:
         try:
-            import_user_module(config.common)  # first: terms of one's own are registered before the plugin is imported
+            import_user_module(config.common)  # first: users' terms are registered before the plugin is imported
             importlib.import_module("tupe.plugin")
             importlib.import_module("tupe.patches.install").install()  # a launcher may import fairseq's command later
         except Exception:  # Hydra would print a warning and continue
@@ -102,7 +102,7 @@ class ImportUserDir(Callback):
 
 
 def all_gather_list(data, group=None, max_size=16384):
-    """Gather objects of all processes also without a GPU, of whose memory fairseq makes its buffer."""
+    """Gather objects of all processes also without a GPU, whose memory fairseq uses as a buffer."""
     if torch.cuda.is_available():
         return _all_gather_list(data, group, max_size)
     group = distributed_utils.get_global_group() if group is None else group

@@ -1,6 +1,6 @@
 """Half precision: settings that work together; optimizers and schedules that resume with the same bits.
 
-The classes have the names of fairseq's, by which a checkpoint says what it was trained with.
+The classes have the names of fairseq's, which a checkpoint records.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_sin
 class _SavesScaler(FairseqOptimizer):
     """Saves the state of the loss scaler.
 
-    With fairseq a resumed run counts the updates until the loss scale grows from zero again, and under AMP begins with
+    With fairseq a resumed run counts the updates until the loss scale grows from zero again, and under AMP starts with
     the first scale: other updates then overflow, whose batches are skipped.
     """
 
@@ -53,13 +53,13 @@ class FP16Optimizer(_SavesScaler, optim.FP16Optimizer):
 
 
 class MemoryEfficientFP16Optimizer(_SavesScaler, optim.MemoryEfficientFP16Optimizer):
-    """Has no float32 parameters to save."""
+    """Without float32 parameters to save."""
 
 
 class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
     """Divides the gradients by the loss scale once.
 
-    Clipping divides them, which the scaler notes for PyTorch's optimizer. fairseq's step asks it about fairseq's
+    Clipping divides them, which the scaler notes for PyTorch's optimizer. fairseq's step queries it about fairseq's
     wrapper and divides again, by 128 and more: gradients are then near Adam's `eps`.
     """
 
@@ -69,7 +69,7 @@ class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
 
 
 class ReduceLROnPlateauLRSchedule(reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule):
-    """Saves for how many epochs the loss has not fallen, which fairseq begins to count anew."""
+    """Saves for how many epochs the loss has not fallen, which fairseq counts again from 0."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}

@@ -123,4 +123,4 @@ class EpochBatchIterator(_EpochBatchIterator):
         limits = {"max_tokens": self.split["max_tokens"], "max_sentences": self.split["batch_size"]}
         parts = np.split(np.concatenate(batches), [self.samples])
         seen, left = (batch_by_size(self.dataset, part, **limits) for part in parts)
-        return [*seen, *[[]] * (-len(seen) % here), *left]  # an update begins where the others ended
+        return [*seen, *[[]] * (-len(seen) % here), *left]  # an update starts where the others ended

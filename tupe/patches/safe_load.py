@@ -18,7 +18,7 @@ from torch.serialization import safe_globals
 from tupe.systems import REMOVED
 from tupe.util import UserError
 
-_FOLDER = 0x10  # attribute of a folder, of which PyTorch reads no bytes: its tensor would be what memory held before
+_FOLDER = 0x10  # attribute of a folder, whose bytes PyTorch does not read: its tensor would be uninitialized memory
 _TIED = 8  # how often a file may name a tensor on average; models tie an embedding, an output layer and a decoder's
 
 
@@ -87,7 +87,7 @@ def _values(*parts: Any) -> Iterator[Any]:
 
 
 def _refuse_growth(state: Mapping[str, Any], path: str) -> None:
-    """Raise `UserError` if copies of what a file names would take far more memory than the file.
+    """Raise `UserError` if the objects that a file names would take far more memory than the file.
 
     A tensor with a stride of 0 has one element in the file, and a list of lists can name one list a million times.
     """

@@ -16,9 +16,9 @@ def normal(*shape: int) -> nn.Parameter:
 
 
 class PositionTable(nn.Module):
-    """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the token embeddings.
+    """Table `P: n x d`, one learned vector per position, which BERT-A and BERT-R add to the token embeddings.
 
-    A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.
+    A longer table of a checkpoint is sliced on loading. A shorter table raises an error.
     """
 
     def __init__(self, max_positions: int, embed_dim: int) -> None:
@@ -48,7 +48,7 @@ class UntiedAbsolute(nn.Module):
         num_terms: see above.
         projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
         layer_norm: whether there is an `LN`; without it (an ablation) the projections take `p` itself.
-        layer_norm_eps: what the layer norm adds to the variance.
+        layer_norm_eps: added to the variance by the layer norm.
     """
 
     def __init__(

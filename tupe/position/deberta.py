@@ -5,7 +5,7 @@ r"""DeBERTa's disentangled attention: products of content and distances (He et a
 `q_i . K` is "content to position" (c2p), `k_j . Q` "position to content" (p2c). `delta(i, j)` is the row of `i - j` in
 the table `P`. The paper prints `delta(j, i)` in p2c. The authors' code and Transformers' have `delta(i, j)`.
 
-`P` is one for all layers: `PositionBias` computes its row of each distance once a batch, and the layers project the
+All layers share `P`: `PositionBias` computes its row of each distance once per batch, and the layers project the
 rows. Both terms depend on the content. As with Shaw's vectors (`tupe.position.shaw`), each is a product with the
 `2n + 1` distances, and its `n x n` part is a view. Cost: the multiplications of four more `q k^T`, and two tensors of
 twice the size of the attention weights.

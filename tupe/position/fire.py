@@ -1,8 +1,8 @@
-r"""FIRE: a learnt function of the distance (Li et al. 2024), which has T5's buckets, ALiBi and KERPLE as special cases.
+r"""FIRE: a learned function of the distance (Li et al. 2024), with T5's buckets, ALiBi and KERPLE as special cases.
 
     relative(j - i) = f( sgn(j - i) min(1, psi(|j - i|) / psi(L)) ),     psi(x) = log(1 + c x),     f: 1 -> w -> H, ReLU
 
-Two things differ from the paper. It divides by `psi(max(L, i))`, which is not a function of the distance alone; here
+Two things differ from the paper. It divides by `psi(max(L, i))`, which does not depend on the distance only; here
 distances beyond `L` have the value of `L`, so that inputs of all lengths share the term. And the sign tells the two
 sides apart, which the paper's decoders do not need.
 """
@@ -16,7 +16,7 @@ from tupe.position.registry import register_relative
 @register_relative(
     "fire",
     fire_width="fire: hidden units of its function",
-    fire_length="fire: distance at which its function ends, learnt from there on; 0 for the longest sequence",
+    fire_length="fire: distance at which its function ends, learned from there on; 0 for the longest sequence",
 )
 class FireRelative(nn.Module):
     """FIRE: a function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.

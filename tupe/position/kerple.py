@@ -1,9 +1,9 @@
-r"""KERPLE-log: a bias that falls with the logarithm of the distance (Chi et al. 2022), learnt for each side.
+r"""KERPLE-log: a bias that falls with the logarithm of the distance (Chi et al. 2022), learned per side.
 
     relative(j - i) = -p_{h,s} log(1 + a_{h,s} |j - i|),     s = [j > i],     p, a > 0
 
 It is added after the scaling of the content, as in the authors' code; their equation 2 adds it before. Paper and code
-are for decoders. Here each side has its own `p` and `a`, since one pair could not tell the direction.
+are for decoders. Here each side has its own `p` and `a`, because one pair could not distinguish the direction.
 """
 
 import torch
@@ -16,7 +16,7 @@ from tupe.position.relative import per_side
 
 @register_relative("kerple")
 class KerpleRelative(nn.Module):
-    """KERPLE-log: the logit falls with the logarithm of the distance, at a learnt height and rate."""
+    """KERPLE-log: the logit falls with the logarithm of the distance, at a learned height and rate."""
 
     least = 0.01  # of `p` and `a`; the authors' code clamps there, and here `softplus` is added to it
 
@@ -35,7 +35,7 @@ class KerpleRelative(nn.Module):
         return (positive - cls.least).clamp(min=cls.least).expm1().log()
 
     def positive(self, parameter: Tensor) -> Tensor:
-        """Map a parameter to the `p` or `a` that it stands for, which is above `least`."""
+        """Map a parameter to its `p` or `a`, which is above `least`."""
         return self.least + F.softplus(parameter)
 
     def forward(self, distance: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 
 def has_16_bits(tensor: Tensor) -> bool:
-    """Tell whether `at_least_float32` would copy `tensor`."""
+    """Return whether `at_least_float32` would copy `tensor`."""
     return tensor.dtype in (torch.float16, torch.bfloat16)
 
 

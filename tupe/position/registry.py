@@ -1,6 +1,6 @@
 """Registry of terms: a class is registered under a name, which becomes a choice of the models.
 
-    @register_relative("mine", mine_size="what --mine-size says")
+    @register_relative("mine", mine_size="help of --mine-size")
     class Mine(nn.Module):
         def __init__(self, num_heads: int, *, mine_size: int = 5) -> None: ...
         def forward(self, distance: Tensor) -> Tensor: ...  # (D,) -> (H, D)

@@ -1,4 +1,4 @@
-"""Relative positions: one learnt value a head for each distance `j - i` (key minus query), binned, clipped or neither.
+"""Relative positions: one learned value per head and distance `j - i` (key minus query), binned, clipped or neither.
 
 Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. Each term maps distances `(D,)` to values
 `(H, D)`.

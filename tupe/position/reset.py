@@ -1,4 +1,4 @@
-r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): learnt constants replace its correlations with other positions.
+r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): learned constants replace its position logits.
 
     reset(v)_ij = v_ij      i != 0, j != 0
                   theta_1   i == 0            [CLS] to every position, itself included
@@ -25,7 +25,7 @@ def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tens
 
 
 class Reset(nn.Module):
-    """The learnt `theta_1, theta_2` of the reset, one pair a head; `reset_cls` applies them.
+    """The learned `theta_1, theta_2` of the reset, one pair per head; `reset_cls` applies them.
 
     With an untied absolute term, `theta` is made from two more position vectors, so that it has the scale of the other
     cells: `theta_k = (LN(p_theta_k) U^Q)(LN(p_theta_k) U^K)^T / sqrt(2 d_h)`. Without it, `theta` is scalars.
@@ -34,7 +34,7 @@ class Reset(nn.Module):
         num_heads: `H`.
         embed_dim: width of the vectors `p_theta`; `None` for scalars.
         convention: `paper` resets the sum of both terms (TUPE, eq. 11). `release`, as the authors' code, adds two more
-            learnt relative values to `theta` (rows 16 and 32 of that code's table).
+            learned relative values to `theta` (rows 16 and 32 of that code's table).
         relative: whether the sum has a relative term; without one the conventions agree.
     """
 

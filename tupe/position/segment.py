@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int | None = 1) -> Tensor:
-    """Tell which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
+    """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
     With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
-    row without such neighbours is segment 0. With one, segment 1 is what follows the first separator, save padding.
+    row without such neighbours is segment 0. With one, segment 1 is all after the first separator but padding.
     """
     assert separators in (1, 2), f"the texts of a pair have 1 or 2 separators between them, not {separators}"
     separator = tokens.eq(eos)
@@ -49,7 +49,7 @@ class _Segments(nn.Module):
     def _add_if_missing(self, state: dict, prefix: str, *_: object) -> None:
         name = prefix + "weight"
         if name not in state:
-            logger.info("%s %s is new: the checkpoint has no segments; it starts at zero", name, [*self.weight.shape])
+            logger.info("%s %s starts at zero, because the checkpoint lacks segments", name, [*self.weight.shape])
             state[name] = torch.zeros_like(self.weight)
 
 

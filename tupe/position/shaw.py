@@ -2,7 +2,7 @@ r"""Relative positions as vectors added to the keys, and on request to the value
 
     logit(i, j) = q_i . (k_j + a[j - i])          out_i = sum_j weight_ij (v_j + a^V[j - i])
 
-with distances beyond `t` clipped. The term depends on the words, so each layer computes its own. No `n x n x d_h`
+with distances beyond `t` clipped. The term depends on the content, so each layer computes its own. No `n x n x d_h`
 tensor is made. `q_i . a[c]` for the `2n + 1` distances `c` is one matrix product, `(B, H, n, 2n + 1)`. Row `i` of the
 `n x n` term is a window of row `i` of this product, and moves by one from row to row. In memory that is a view with
 another stride (the "skewing" of Huang et al. 2018). Cost: the multiplications of two more `q k^T`, and a tensor of

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 @dataclass
 class MultilingualMaskedLMConfig(MaskedLMConfig):
     data: str = setting(MISSING, "folder with dict.txt and a folder for each language; shards as a:b:c")
-    langs: Optional[str] = setting(None, "train on these alone, as de,en (default: all)")
+    langs: Optional[str] = setting(None, "train only on these, such as de,en (default: all)")
     multilang_sampling_alpha: float = setting(
         0.7, "a language is drawn by its number of blocks to this power (1: by size)"
     )
@@ -37,7 +37,7 @@ class MultilingualMaskedLMConfig(MaskedLMConfig):
 class MultilingualMaskedLMTask(MaskedLMTask):
     """fairseq's `masked_lm` of several languages; fairseq's own `multilingual_masked_lm` has no dataclass for Hydra.
 
-    Each epoch draws by (seed, epoch) alone, so a resumed run draws the same. It draws with replacement from a language
+    Each epoch samples by (seed, epoch) only, so a resumed run does too. It draws with replacement from a language
     whose probability is above its share of the blocks, and without from the others. Unlike fairseq's task, it masks a
     block differently each time, and sorts blocks by the lengths of those that were drawn.
     """
@@ -71,7 +71,7 @@ class MultilingualMaskedLMTask(MaskedLMTask):
 
     def _folder(self, epoch: int) -> Path:
         folders = utils.split_paths(self.cfg.data)
-        return Path(folders[(epoch - 1) % len(folders)])  # one folder an epoch, in turn
+        return Path(folders[(epoch - 1) % len(folders)])  # one folder per epoch, in turn
 
     def _blocks(self, split: str, language: str, epoch: int) -> FairseqDataset:
         return super()._load_dataset_split(f"{language}/{split}", epoch, combine=False)

@@ -82,7 +82,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
         cfg.task.max_positions = self.cfg.max_positions
 
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
-        """Log what the criterion does, and in validation exact match and F1."""
+        """Log the criterion's values, and in validation exact match and F1."""
         super().reduce_metrics(logging_outputs, criterion)
         rows = logged_rows(logging_outputs)
         if rows is not None:

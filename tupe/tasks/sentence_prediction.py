@@ -41,7 +41,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     data: str = setting(MISSING, "folder with input0, label and, for pairs, input1")
     num_classes: int = setting(-1, "number of classes; 1 for regression")
     max_positions: Optional[int] = setting(512, "tokens of an example at most; longer ones are cut; null: the model's")
-    # fairseq's dictionaries begin with <s>, <pad>, </s>
+    # fairseq's dictionaries start with <s>, <pad>, </s>
     init_token: Optional[int] = setting(0, "token before the first sentence: <s>")
     separator_token: Optional[int] = setting(2, "token before the second sentence: </s>")
     length_window: int = setting(0, LENGTH_WINDOW)
@@ -50,7 +50,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
     frozen_layers: int = setting(0, "the embeddings, position terms and so many first layers are not trained")
-    label_scale: Optional[float] = setting(None, "what label 1 of a regression stands for; set by a training")
+    label_scale: Optional[float] = setting(None, "label of a regression that 1 represents; set by a training")
     labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by a training")
     seed: int = II("common.seed")
 
@@ -153,10 +153,10 @@ class InOrder(LengthWindows, SortDataset):
 class JoinedSentences(Sized):
     """`<s> a </s>`, or `<s> a </s> </s> b </s>`, in at most `max_positions` tokens.
 
-    Sentences that are too long lose words at their end, the longer one first; the special tokens stay.
+    Sentences that are too long lose tokens at their end, the longer one first; the special tokens stay.
 
     Args:
-        sentences: one or two sequences of examples; each example is words and a final `</s>`.
+        sentences: one or two sequences of examples; each example is tokens and a final `</s>`.
         before: the token before each sentence, or None.
         max_positions: tokens at most.
     """
@@ -181,6 +181,6 @@ class JoinedSentences(Sized):
 
 
 def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many words two sentences keep in `room`: the longer loses its last, of equal ones the second."""
+    """Return how many tokens two sentences keep in `room`: the longer loses its last, of equal ones the second."""
     kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
     return kept, np.minimum(second, room - kept)

@@ -3,13 +3,13 @@
 import triton
 import triton.language as tl
 
-ALIGNED_ROW = tl.constexpr(16)  # rows of a dense bias begin at multiples of this and can be read up to the next one
+ALIGNED_ROW = tl.constexpr(16)  # rows of a dense bias start at multiples of this and can be read up to the next one
 
 
 @triton.jit
 def dense_tile(bias, strides, first_query, first_key, query, key, T_q, T_k):
     """A tile of the `(T_q, T_k)` matrix at `bias`, `(BLOCK_M, BLOCK_N)`."""
-    row_end = tl.cdiv(T_k, ALIGNED_ROW) * ALIGNED_ROW  # whole vectors are read; what lies beyond T_k is not used
+    row_end = tl.cdiv(T_k, ALIGNED_ROW) * ALIGNED_ROW  # whole vectors are read; numbers beyond T_k are not used
     inside = (first_query + query < T_q) & (first_key + key < row_end)
     pointers = bias + tl.cast(first_query, tl.int64) * strides[2] + tl.cast(first_key, tl.int64) * strides[3]
     return tl.load(pointers + query * strides[2] + key * strides[3], mask=inside, other=0.0)

@@ -54,7 +54,7 @@ def bias_gradient_kernel(
 
     A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
     Tiles are on the first axis, because the others end at 65535. Of a padded batch, LENGTHS are those up to the last
-    key, and ORDER says whose they are; both are None where all sequences are to be walked over.
+    key, and ORDER has their sequences; both are None to walk over all sequences.
     """
     key_blocks = tl.cdiv(T_k, BLOCK_N)
     chunks = tl.num_programs(0) // (tl.cdiv(T_q, BLOCK_M) * key_blocks)

@@ -56,7 +56,7 @@ def forward_kernel(
 ):
     """Writes OUT `(B, T_q, H, D)` and LSE `(B, H, T_q)`. Grid: (B, blocks of queries, H).
 
-    LSE is the log-sum-exp in base 2, less the logarithm of dropout's scale; inf where a row has no weight.
+    LSE is the log-sum-exp in base 2, less the logarithm of dropout's scale; inf for a row without weights.
 
     The sequences of the batch come first, so that programs that run together read the same bias from the cache. Those
     that lie side by side have `OUT` `(N, H, D)`, and one after the other their LSE `(H, length)`.
@@ -93,7 +93,7 @@ def forward_kernel(
     q = load_rows(Q, q_strides[2], first_query, queries, BLOCK_M, D, BLOCK_D)
     out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
-    highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may begin with keys of logit -inf
+    highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may start with keys of logit -inf
     end = end_of_keys(padding, keys)
     if CAUSAL:
         end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))

@@ -61,7 +61,7 @@ def key_gradient_kernel(
 ):
     """Writes D_K, D_V `(B, T_k, H, D)`. Grid: (chunks of the batch, blocks of keys, H).
 
-    A program takes all sequences of its chunk, and alone writes its sum over them, D_POS_K `(chunks, H, T_k, P)`. Its
+    A program takes all sequences of its chunk, and only it writes its sum over them, D_POS_K `(chunks, H, T_k, P)`. Its
     tiles are transposed, keys by queries, so that they stay in registers as left factors of the products over queries.
     Sequences side by side have D_K and D_V `(N, H, D)`.
     """

@@ -19,7 +19,7 @@ RANDOM_LEVELS = 1 << 16  # dropout's probability is rounded to a multiple of 1 /
 
 
 class Inputs(NamedTuple):
-    """Tensors that the kernels read. With `starts` all but the bias have `(1, N)` in place of `(B, T)`.
+    """Tensors that the kernels read. With `starts` all but the bias have `(1, N)` instead of `(B, T)`.
 
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
     bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions. All others are contiguous.
@@ -94,7 +94,7 @@ class Launcher:
         }
         for name, tensor in (("q", query), ("k", key), ("v", value)):
             of_batch, of_head, of_token, _ = tensor.stride()
-            of_batch = of_batch if starts is None else of_token  # a packed sequence begins at its token
+            of_batch = of_batch if starts is None else of_token  # a packed sequence starts at its token
             self.arguments[f"{name}_strides"] = (of_batch, of_head, of_token)
         self.arguments["bias_strides"] = (0, 0, 0, 0) if bias is None else bias.stride()
 
@@ -204,13 +204,13 @@ class Launcher:
             rows = {**rows, **self.by_length()}
         row = triton.cdiv(self.T_k, ALIGNED_ROW.value) * ALIGNED_ROW.value
         shape = (chunks, self.H, self.T_q, self.T_k)
-        dtype = bias.dtype if shape == bias.shape else torch.float32  # what is summed further is not rounded before
+        dtype = bias.dtype if shape == bias.shape else torch.float32  # not rounded before a sum
         d_bias = self.empty(*shape[:3], row, dtype=dtype)
         self.run(bias_gradient_kernel, (chunks * tiles, self.H), tile, **rows, D_BIAS=d_bias, d_bias_stride=row)
         return d_bias[..., : self.T_k].sum_to_size(bias.shape).to(bias.dtype)
 
     def by_length(self) -> dict[str, Tensor]:
-        """Lengths up to the last key that is no padding, falling, and the sequences that have them, `(B,)` each."""
+        """Return lengths up to the last key that is not padding, falling, and their sequences, `(B,)` each."""
         ends = torch.arange(1, self.T_k + 1, dtype=torch.int32, device=self.inputs.padding.device)
         lengths, order = ends.masked_fill(self.inputs.padding.bool(), 0).amax(1).sort(descending=True, stable=True)
         return {"LENGTHS": lengths, "ORDER": order}
@@ -221,7 +221,7 @@ class Launcher:
 
 
 def by_token(tensor: Tensor) -> Tensor:
-    """Room of `(B, T, H, ...)` for what is `(B, H, T, ...)`."""
+    """Allocate `(B, T, H, ...)` for a view `(B, H, T, ...)`."""
     return torch.empty_like(tensor.transpose(1, 2), memory_format=torch.contiguous_format)
 
 
@@ -233,7 +233,7 @@ def total(partial: Tensor | None, part: Tensor | None) -> Tensor | None:
 
 
 def with_aligned_rows(bias: Tensor) -> Tensor:
-    """`bias`, copied if its rows are not aligned as the kernels want them: else they are read number by number."""
+    """Return `bias`, copied if its rows are not aligned for the kernels, which would read it number by number."""
     length, (*_, row, column) = bias.shape[-1], bias.stride()
     if column == 1 and row >= length and row % ALIGNED_ROW.value == bias.storage_offset() % ALIGNED_ROW.value == 0:
         return bias

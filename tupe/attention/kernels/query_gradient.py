@@ -1,4 +1,4 @@
-"""Backward, by rows: the gradients of the queries and of what the bias has by queries; also delta, for the others."""
+"""Backward, by rows: the gradients of the queries and of the bias by queries; also delta, for the others."""
 
 import triton
 import triton.language as tl
@@ -79,10 +79,10 @@ def query_gradient_kernel(
 
     DELTA is the sums of `dO O` over a row, divided by dropout's scale.
 
-    A program takes every `groups`-th block of queries, and for each all sequences of its chunk. It alone writes its
+    A program takes every `groups`-th block of queries, and for each all sequences of its chunk. Only it writes its
     partial sums over them: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
     before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, T_q, H)` gets the rows' sums over the keys of segment 1.
-    Sequences side by side have `N` in place of `B, T_q`, and DELTA as LSE in the forward kernel.
+    Packed sequences have `N` instead of `B, T_q`, and DELTA as LSE in the forward kernel.
     """
     chunk = tl.program_id(0)
     group = tl.program_id(1)
@@ -137,7 +137,7 @@ def query_gradient_kernel(
                 d_segment = tl.zeros((BLOCK_M,), tl.float32)
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
-                tl.debug_barrier()  # what other threads added for the last sequence is seen by this one's
+                tl.debug_barrier()  # this thread sees the sums of the other threads for the last sequence
             end = end_of_keys(padding, keys)
             end = tl.maximum(end, 1)
             if CAUSAL:

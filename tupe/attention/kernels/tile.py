@@ -1,4 +1,4 @@
-"""What every kernel does with a tile: load rows, multiply, make the logits and, going back, their gradient.
+"""Operations of every kernel on a tile: load rows, multiply, make the logits and, going back, their gradient.
 
 A tile is `(BLOCK_M, BLOCK_N)`, queries by keys, or transposed. `query` and `key` are the indices of its cells within
 it, `(BLOCK_M, 1)` and `(1, BLOCK_N)`, or `(1, BLOCK_M)` and `(BLOCK_N, 1)`; it starts at `first_query` and `first_key`.
@@ -11,7 +11,7 @@ from triton.language.extra import libdevice
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 LOG2E = tl.constexpr(1.4426950408889634)
 
-#: Arguments of which no value is compiled for: lengths change from batch to batch.
+#: Arguments whose values are not compiled for: lengths change from batch to batch.
 UNSPECIALIZED = ["B", "H", "T_q", "T_k", "threshold"]
 
 
@@ -58,7 +58,7 @@ def store_rows(pointer, stride, values, first, length, ROWS: tl.constexpr, WIDTH
 
 @triton.jit
 def hide(logits, padding, first_key, key, T_k):
-    """`logits` with -inf where there is no key, and at padding."""
+    """Return `logits` with -inf beyond the last key and at padding."""
     seen = first_key + key < T_k
     if padding is not None:
         seen = tl.load(padding + first_key + key, mask=seen, other=1) == 0
@@ -80,7 +80,7 @@ def tile_logits(
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
 ):
-    """Logits of a tile, float32: -inf where there is no key, and at padding.
+    """Return the logits of a tile, float32: -inf beyond the last key and at padding.
 
     `product` is that of queries and keys; `padding` points to the sequence's row of the mask, or is None.
     """
@@ -94,7 +94,7 @@ def tile_logits(
 
 @triton.jit
 def dropped_out(weights, keep, keep_probability):
-    """`weights`, 0 where they are dropped. The 0 is no constant: else the compiler selects halves after rounding."""
+    """`weights`, 0 where they are dropped. Not a constant 0: else the compiler selects halves after rounding."""
     return tl.where(keep, weights, keep_probability * 0.0)
 
 

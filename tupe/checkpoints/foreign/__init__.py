@@ -1,1 +1,1 @@
-"""Models that were pre-trained elsewhere, as checkpoints of ours: fairseq's released folders, and Transformers'."""
+"""Models that were pre-trained elsewhere, as this plugin's checkpoints: folders of fairseq and Transformers."""

@@ -22,7 +22,7 @@ from tupe.util import read_json
 
 WEIGHTS, DICTIONARY = "model.pt", "dict.txt"
 
-#: Options of fairseq's RoBERTa, which are our fields' names.
+#: Options of fairseq's RoBERTa with the names of this plugin's fields.
 _OPTIONS = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
     *("activation_fn", "pooler_activation_fn", "dropout", "attention_dropout", "activation_dropout", "pooler_dropout"),
@@ -37,7 +37,7 @@ METERS = [
 
 
 def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool) -> Foreign:
-    """Read a folder, with the one of its classification heads that is asked for.
+    """Read a folder, with the requested classification head.
 
     The rows of `<s>` and `</s>` are 0 and 2, which fairseq's tasks train. fairseq's hub and Transformers take the last
     rows of these names, which differ where a dictionary repeats them (`#fairseq:overwrite`), as CamemBERT's does.
@@ -78,7 +78,7 @@ def _fields(options: Mapping[str, Any], weights: dict[str, Tensor]) -> dict[str,
     known = {name: options[name] for name in _OPTIONS if options.get(name) is not None}
     if known.get("activation_fn") == "gelu_fast":
         known["activation_fn"] = "gelu_accurate"
-    # in 2019 the option of this name was about the embeddings; a norm behind the last layer says what the layers are
+    # in 2019 the option of this name was about the embeddings; a norm after the last layer shows the kind of layers
     known["encoder_normalize_before"] = f"{ENCODER}layer_norm.weight" in weights
     return {**BERT, **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}
 

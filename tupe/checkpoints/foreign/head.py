@@ -1,4 +1,4 @@
-"""A classification head that is kept: its task, and its classes in the order of ours."""
+"""A classification head that is kept: its task, and its classes in the order of the task's."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def in_our_order(head: dict[str, Tensor], classes: Sequence[str]) -> tuple[list[
     Returns:
         the names in the new order, and the task that has them; the old ones and nothing where no task has.
     """
-    assert len(classes) == len(head["out_proj.weight"]), f"the head has no row for each of {classes}"
+    assert len(classes) == len(head["out_proj.weight"]), f"the rows of the head do not match the classes {classes}"
     found = [name.lower() for name in classes]
     for task in TASKS.values():
         named = [name.lower() for name in task.classes]
@@ -40,6 +40,6 @@ def task_of(name: str, rows: int, max_positions: int) -> tuple[dict[str, Any], d
 
 
 def refuse_several_labels(problem: str | None) -> None:
-    """Raise `UserError` for a head that gives a text any number of labels: tasks here take the likeliest alone."""
+    """Raise `UserError` for a head that gives a text any number of labels: tasks here take only the likeliest."""
     if problem == "multi_label_classification":
         raise UserError("The head gives a text several labels. Use it in Transformers, or leave out --head.")

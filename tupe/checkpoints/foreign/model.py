@@ -1,4 +1,4 @@
-"""A model of another library: the fields of our configuration, its weights under our names, and what it computes."""
+"""A model of another library: fields and weights under this plugin's names, and its forward pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,19 +26,19 @@ BERT = {
 
 @dataclass
 class Foreign:
-    """What a folder holds."""
+    """The contents of a folder."""
 
     kind: str  # as messages and the manifest call it: `bert of Transformers`
-    fields: dict[str, Any]  # of `TupeConfig`; what is not there has its default
-    weights: dict[str, Tensor]  # under our names, float32, in the rows of the original
+    fields: dict[str, Any]  # of `TupeConfig`; missing fields have their defaults
+    weights: dict[str, Tensor]  # under this plugin's names, float32, in the rows of the original
     vocabulary: Vocabulary
     tokenizer: Tokenizer
     # computes the original's features, logits and scores of its head, by these names, as far as it has them, of tokens
     # in its own numbers, the places that are not padding, and the segments if the model has any
     run: Callable[[Tensor, Tensor, Tensor | None], dict[str, Tensor]]
     left: list[str]  # parameters that are left behind
-    head: dict[str, Tensor] = field(default_factory=dict)  # `dense.weight`, ... of the head that is asked for
-    classes: list[str] | None = None  # the names of the head's classes, if the folder says them
+    head: dict[str, Tensor] = field(default_factory=dict)  # `dense.weight`, ... of the requested head
+    classes: list[str] | None = None  # the names of the head's classes, if the folder has them
 
     def __post_init__(self) -> None:
         """Keep the output embeddings only where they are not the input's, which many files hold twice."""
@@ -49,7 +49,7 @@ class Foreign:
 
     @property
     def name(self) -> str:
-        """The model of ours: one whose size and system these fields are, or one of which some of them differ."""
+        """The named model of these fields, or one from which some of them differ."""
         size = next((s for s, row in SIZES.items() if row.items() <= self.fields.items()), "base")
         system = system_of({**vars(TupeConfig()), **BERT, "linformer_k": 0, "sharing": "layer", **self.fields})
         near = "rope" if "rotary_dims" in self.fields else "bert_a"
@@ -58,5 +58,5 @@ class Foreign:
 
     @property
     def has_lm_head(self) -> bool:
-        """Whether it predicts words; an encoder alone does not."""
+        """Whether it predicts tokens; an encoder without a head does not."""
         return LM_HEAD + "dense.weight" in self.weights

@@ -1,6 +1,6 @@
-"""A tokenizer elsewhere as a file of a corpus folder.
+"""The tokenizer of an imported model as a file of a corpus folder.
 
-SentencePiece stays as it is. Every other one becomes a `tokenizer.json` with the pieces in our order and without
+SentencePiece is copied. Every other one becomes a `tokenizer.json` with the pieces in this plugin's order and without
 special symbols, so that no text can spell one.
 """
 

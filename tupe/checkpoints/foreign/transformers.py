@@ -32,7 +32,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
         UserError: a layer has parameters that its model does not have.
     """
     transformers = import_transformers()
-    transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
+    transformers.logging.set_verbosity_error()  # it lists the parameters that a head leaves out, which is reported here
     transformers.logging.disable_progress_bar()
     for path in folder.glob("pytorch_model*.bin"):
         safe_load(path)  # PyTorch does not compare the checksums in a file
@@ -142,7 +142,7 @@ def _classes(config: Any) -> list[str] | None:
 
 
 def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int]]:
-    """Return the symbols of a table's rows, and the rows of ours."""
+    """Return the symbols of a table's rows, and the rows in this plugin's order."""
     symbols: list[str | None] = [None] * rows
     for name, number in tokenizer.get_vocab().items():
         symbols[number] = None if name.endswith("NOTUSED") else name  # CamemBERT's, which no text has
@@ -152,7 +152,7 @@ def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int
 
 
 def _tokenizer(folder: Path, tokenizer: Any) -> Tokenizer:
-    for name in (MODEL, "spm.model"):  # what Transformers makes of SentencePiece knows neither bytes nor all of Unicode
+    for name in (MODEL, "spm.model"):  # Transformers' version of SentencePiece has neither bytes nor all of Unicode
         if (folder / name).is_file():
             return sentence_piece(folder / name)
     return from_json(tokenizer.backend_tokenizer.to_str())

@@ -1,4 +1,4 @@
-"""Run an imported model and the original on the same tokens, and compare what they say."""
+"""Run an imported model and the original on the same tokens, and compare their outputs."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ _BOS, _PAD, _EOS = 0, 1, 2
 
 @torch.no_grad()
 def verify(foreign: Foreign, model: TupeModel, head: str | None = None) -> dict[str, float]:
-    """Compare features, logits and the scores of a head, of drawn tokens.
+    """Compare features, logits and the scores of a head on random tokens.
 
     Returns:
         the largest difference of each, as a share of its largest value.
@@ -37,7 +37,7 @@ def verify(foreign: Foreign, model: TupeModel, head: str | None = None) -> dict[
         if not difference <= TOLERANCE:
             raise UserError(
                 f"The {name} of the import differ from the original's by {difference:.1e} of the largest value. "
-                "Something in this model has no counterpart here. Please report its config.json."
+                "Something in this model is not supported. Please report its config.json."
             )
     return found
 
@@ -47,7 +47,7 @@ def _difference(ours: Tensor, theirs: Tensor) -> float:
 
 
 def _tokens(symbols: int, longest: int) -> Tensor:
-    """Draw sequences of three lengths, one of them a pair, `(3, T)`, in our numbers."""
+    """Draw sequences of three lengths, one of them a pair, `(3, T)`, in this plugin's numbers."""
     length = min(longest, 192)  # more than a window of 64 to each side reaches
     tokens = torch.randint(4, symbols - 1, (3, length), generator=torch.Generator().manual_seed(1))
     tokens[:, 0] = _BOS

@@ -22,14 +22,14 @@ SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 
 
 class Vocabulary(NamedTuple):
-    """A vocabulary in our order: the symbols, and the row that each has elsewhere."""
+    """A vocabulary in this plugin's order: the symbols, and the original row of each."""
 
     symbols: list[str]
     rows: list[int]
 
 
 def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> Vocabulary:
-    """Order the rows of a table, whose `symbols` may lack names; `roles` are the rows of our five special symbols.
+    """Order the rows of a table, whose `symbols` may lack names; `roles` are the rows of the five special symbols.
 
     A row without a name is filled up, and so is one that is called like a special symbol but does not have its role, or
     whose name another row has too: text never has it.
@@ -45,7 +45,7 @@ def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> Vocabula
 
 
 def reorder(weights: dict[str, Tensor], rows: list[int]) -> None:
-    """Put what has a row for each symbol in another order."""
+    """Reorder a tensor that has a row for each symbol."""
     for name in (WORDS, OUTPUT, LM_HEAD + "bias"):
         if name in weights:
             weights[name] = weights[name][rows]
@@ -58,12 +58,12 @@ def write_dictionary(path: Path, symbols: Sequence[str]) -> Dictionary:
         the dictionary that fairseq reads there.
 
     Raises:
-        UserError: a symbol cannot stand in such a file, which would number all symbols after it otherwise.
+        UserError: a symbol that such a file cannot contain, because all later numbers would change.
     """
     listed = "".join(f"{symbol} 1\n" for symbol in symbols if symbol not in SPECIAL)
     path.write_text(listed, encoding="utf-8", newline="\n")
     found = read_dictionary(path)
     if found.symbols != symbols:
         wrong = next((a for a, b in zip(symbols, found.symbols) if a != b), symbols[-1])
-        raise UserError(f"The symbol {wrong!r:.60} cannot stand in a dictionary of fairseq.")
+        raise UserError(f"The symbol {wrong!r:.60} cannot be in a dictionary of fairseq.")
     return found
