@@ -182,15 +182,12 @@ def test_places(batch, make, known):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=7), st.integers(0, 200))
-def test_groups_are_the_cheapest(lengths, call):
+def test_the_padding_of_a_group_costs_no_more_than_a_call(lengths, call):
     lengths = sorted(lengths, reverse=True)
-    sizes = group_sizes(lengths, call)
-    assert sum(sizes) == len(lengths)
-
-    def cost(sizes):
-        starts = itertools.accumulate(sizes, initial=0)
-        return sum(call + size * lengths[start] ** 2 for start, size in zip(starts, sizes))
-
-    cuts = itertools.product([False, True], repeat=len(lengths) - 1)
-    every = ([len(list(some)) for _, some in itertools.groupby(itertools.accumulate((0, *cut)))] for cut in cuts)
-    assert cost(sizes) == min(map(cost, every))
+    starts = [*itertools.accumulate(group_sizes(lengths, call), initial=0)]
+    assert starts[-1] == len(lengths)
+    for start, end in itertools.pairwise(starts):
+        padded = [
+            lengths[start] ** 2 * (size - start) - sum(x**2 for x in lengths[start:size]) for size in (end, end + 1)
+        ]
+        assert padded[0] <= call and (end == len(lengths) or padded[1] > call)

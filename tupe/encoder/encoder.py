@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tupe.attention.biased import takes_parts
 from tupe.attention.packed import takes_packed
 from tupe.encoder.build import build_local_rotation, build_position_bias, build_segment_attention, embedding_width
-from tupe.encoder.layer import AttentionInputs, Layer, run_layer
+from tupe.encoder.layer import AttentionInputs, Layer, compiled
 from tupe.encoder.unpadded import Tokens, packed, without_padding
 from tupe.layers import Dropout, Linear, is_traced
 from tupe.position.absolute import PositionTable
@@ -143,8 +144,11 @@ class EncoderBase(nn.Module):
         return self.layer_norm(x), states
 
     def run_layer(self, layer: Layer, *inputs: object) -> Tensor:
-        """Call `layer(*inputs)` by the fields `compile` and `checkpoint_activations`."""
-        return run_layer(layer, *inputs, compile=self.compile_layers, recompute=self.checkpoint_activations)
+        """Call `layer(*inputs)`; in training by the fields `compile` and `checkpoint_activations`."""
+        if not layer.training:
+            return layer(*inputs)
+        run = functools.partial(compiled(type(layer)), layer) if self.compile_layers else layer
+        return checkpoint(run, *inputs, use_reentrant=False) if self.checkpoint_activations else run(*inputs)
 
     def attention_inputs(self, terms: Terms, tokens: Tokens, x: Tensor) -> Iterator[tuple[AttentionInputs, ...]]:
         """Yield for each layer what its attention takes for each group of `tokens`; `x` is the layers' input."""
@@ -155,15 +159,11 @@ class EncoderBase(nn.Module):
             local_rotation = self.local_rotation(place)
         inputs: dict[bool, tuple[AttentionInputs, ...]] = {}  # by whether the layer has a window
         for layer, own in enumerate([terms] * number if self.layers_share else terms.split(number)):
-            local = self.is_local(layer)
+            local = self.window > 0 and (self.global_every == 0 or layer % self.global_every > 0)
             if not self.layers_share or local not in inputs:
                 own = own._replace(rotation=local_rotation) if local else own
                 inputs[local] = tuple(self.group_inputs(group, own, local, dtype, x) for group in groups)
             yield inputs[local]
-
-    def is_local(self, layer: int) -> bool:
-        """Tell whether a layer attends within the window."""
-        return self.window > 0 and (self.global_every == 0 or layer % self.global_every > 0)
 
     def group_inputs(self, group: Tokens, terms: Terms, local: bool, dtype: torch.dtype, x: Tensor) -> AttentionInputs:
         """Return the terms of a group, rounded to the layers' type, and their bias, with the window if `local`."""

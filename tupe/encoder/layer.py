@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from tupe.attention.biased import biased_attention, hide_future
 from tupe.attention.packed import packed_attention
@@ -276,11 +275,3 @@ def compiled(layer: type[Layer]) -> Callable[..., Tensor]:
     Call it with the layer as first argument. No module is wrapped, so parameters keep their names.
     """
     return torch.compile(layer.forward, dynamic=True)
-
-
-def run_layer(layer: Layer, *inputs: object, compile: bool, recompute: bool) -> Tensor:
-    """Call `layer(*inputs)`; in training compiled if `compile`, and computed again in backward if `recompute`."""
-    run = functools.partial(compiled(type(layer)), layer) if compile and layer.training else layer
-    if recompute and layer.training:
-        return checkpoint(run, *inputs, use_reentrant=False)
-    return run(*inputs)
