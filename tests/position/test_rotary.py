@@ -40,6 +40,14 @@ def test_products_depend_on_the_distance(dims, base, words):
         assert torch.equal(query_[..., width:], query[..., width:])
 
 
+@pytest.mark.parametrize("p", [0.25, 0.75])
+def test_p_rope_keeps_the_fastest_share_of_the_angles(p):
+    """`rotary_dims = p d_h` and `rotary_base = 10000^p` (Barbero et al. 2025)."""
+    kept, planes = Rotary(WIDTH, int(p * WIDTH), 1e4**p)(POSITIONS), Rotary(WIDTH)(POSITIONS).chunk(2, -1)
+    fastest = [plane[..., : int(p * WIDTH / 2)] for plane in planes]
+    torch.testing.assert_close(kept, torch.cat(fastest, -1), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(("kind", "base"), [("sliding_attention", 10_000.0), ("full_attention", 160_000.0)])
 def test_modernberts_rotation(kind, base):
     theirs = pytest.importorskip("transformers.models.modernbert.modeling_modernbert")
