@@ -37,6 +37,8 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "parametric": Choice("products of learnt vectors", "(r_(j-i) F^Q)(r_(j-i) F^K)^T"),
         "shaw": Choice("vectors that join the keys", "a[clip(j - i)]"),
         "deberta": Choice("vectors that the words ask, and that ask the words (DeBERTa)", "P[i - j]"),
+        "pope": Choice("angle of polar queries and keys, whose length is their content (PoPE)"),
+        "dual_triangle": Choice("the past for half of the heads, the future for the others", "mask_h(j - i)"),
         "alibi": Choice("slopes of the distance, fixed or learnt (Press et al.)", "-m |j - i|"),
         "kerple": Choice("learnt logarithms of the distance (KERPLE)", "-p log(1 + a |j - i|)"),
         "fire": Choice("a learnt function of the distance's logarithm (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
@@ -68,8 +70,8 @@ def explained(choices: Mapping[str, Choice]) -> str:
     return "; ".join(f"{name}: {choice.help}" if choice.help else name for name, choice in choices.items())
 
 
-#: Relative terms that depend on the words: each layer builds its own, and they can be neither structured nor packed.
-IN_LAYER = frozenset({"shaw", "deberta"})
+#: Relative terms that depend on the content, so that each layer computes its own.
+IN_LAYER = frozenset({"shaw", "deberta", "pope"})
 
 #: Choices of an encoder-decoder: absolute terms of its stacks, and positions in its cross-attention.
 SEQ2SEQ_ABSOLUTE = {
@@ -130,6 +132,8 @@ SYSTEMS: dict[str, Fields] = {
     "tupe_a_kerple": _system("untied", "kerple", "paper"),
     "rope": _system("none", "none", segment="input", rotary_dims=-1),
     "tupe_a_rope": _system("untied", "none", "paper", rotary_dims=-1),
+    "pope": _system("none", "pope", segment="input"),
+    "dual_triangle": _system("none", "dual_triangle", segment="input"),
 }
 
 #: system -> its name in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
@@ -154,6 +158,8 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learnt"),
     "rope": ("RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d), R_i turns by angles of the position i"),
     "tupe_a_rope": ("TUPE-A with RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
+    "pope": ("PoPE", "sum_c softplus(x_i W^Q)_c softplus(x_j W^K)_c cos((j - i) theta_c + delta_c)/sqrt(d)"),
+    "dual_triangle": ("Dual Triangle Attention", "content/sqrt(d), j <= i in half of the heads, j >= i in the others"),
     "tupe_a_kerple": ("TUPE-A with KERPLE-log", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + KERPLE-log)"),
 }
 
@@ -221,7 +227,11 @@ ELECTRA = "electra_"
 
 def _named(prefix: str, sizes: dict[str, Fields]) -> dict[str, Fields]:
     systems = {**SYSTEMS, **{alias: SYSTEMS[name] for alias, name in ALIASES.items()}}
-    return {f"{prefix}{name}_{size}": {**row, **sizes[size]} for name, row in systems.items() for size in sizes}
+    models = {f"{prefix}{name}_{size}": {**row, **sizes[size]} for name, row in systems.items() for size in sizes}
+    for fields in models.values():
+        if fields["relative"] == "dual_triangle":  # a head of the paper is two of half the width
+            fields["encoder_attention_heads"] *= 2
+    return models
 
 
 #: Every masked language model, for `--arch` and `model._name` -> the fields in which it differs from the defaults.

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tupe.analysis.logits import first_layer_correlations, layer_logits, logit_ranks
+from tupe.position import Terms
 from tupe.systems import SYSTEMS
 
 FOUR = ["word to word", "word to position", "position to word", "position to position"]
@@ -50,7 +51,7 @@ def test_logits_are_those_that_attention_computes(made, tokens):
     second = layer_logits(encoder, tokens)[1]
     _, states = encoder.sentence_encoder(tokens, num_tokens=tokens.numel(), return_all_hiddens=True)
     layer = encoder.sentence_encoder.layers[1]
-    value = layer.self_attn.heads(layer.self_attn.project(states[1]), None, None)[2]
+    value = layer.self_attn.heads(layer.self_attn.project(states[1]), Terms(), None)[2]
     out = layer.self_attn.out_proj((second.softmax(-1) @ value).transpose(1, 2).flatten(2))
     x = layer.self_attn_layer_norm(states[1] + out)
     torch.testing.assert_close(layer.final_layer_norm(x + layer.feed_forward(x)), states[2])

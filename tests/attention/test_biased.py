@@ -58,6 +58,15 @@ def test_agrees_with_float64(backend, dtype, batch, heads, t_q, t_k, width, padd
         assert (got.double() - want).norm() <= BOUNDS[dtype] * (want.norm() + rounding)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_queries_and_keys_wider_than_values(backend):
+    """PoPE's are twice as wide."""
+    (query, key, value, bias), mask = inputs(3, 2, 9, 9, 16, torch.float32, True, 0)
+    both = (query, key, value[..., :8], bias), (query, key, value, bias)
+    narrow, whole = (biased_attention(*x, key_padding_mask=mask, scale=0.3, backend=backend) for x in both)
+    torch.testing.assert_close(narrow, whole[..., :8])
+
+
 def test_reference_is_the_equation():
     (query, key, value, bias), _ = inputs(2, 2, 3, 4, 5, torch.float64, False, 0)
     out = biased_attention(query, key, value, bias, scale=0.3, backend="reference")

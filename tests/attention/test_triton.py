@@ -361,6 +361,15 @@ def test_grids_of_long_sequences():
     assert all(max(grid[1:]) < 1 << 16 for grid in grids)
 
 
+def test_queries_and_keys_wider_than_values():
+    """PoPE's are twice as wide."""
+    query, key, value = qkv(2, 2, 11, 11, 16, seed=0)
+    leaves, d_out = (query, key, value[..., :8]), normal(2, 2, 11, 8, seed=3)
+    want = gradients(lambda *x: exact(*x, None, None), leaves, d_out, torch.float64)
+    got = gradients(lambda *x: triton_attention(*x, None, None, SCALE, 0.0), leaves, d_out, torch.float32)
+    assert_close(got, want, torch.float32)
+
+
 def test_strides():
     """Heads cut from one product, as the layers do, and a bias in any order of memory."""
     product = normal(2, 21, 3, 2, 16, seed=0).float()

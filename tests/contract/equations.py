@@ -119,6 +119,9 @@ class Stack:
         if kind == "alibi":
             fixed = torch.tensor([SLOPES[s % self.heads] for s in range(self.number)], dtype=torch.float64)
             return -away * (F.softplus(w["slope"])[side] if "slope" in w else fixed)
+        if kind == "dual_triangle":
+            sides = torch.stack((d > 0, d < 0), 1).double() * -1e9
+            return sides[:, [s % 2 for s in range(self.number)]]
         if kind == "kerple":
             height, rate = (0.01 + F.softplus(w[name])[side] for name in ("height", "rate"))
             return -height * torch.log1p(rate * away)
@@ -130,7 +133,7 @@ class Stack:
     def free_of_words(self, n):
         """All terms that no word changes, `(S, n, n)`, or `(S, n, 1)` where there is none."""
         bias = self.absolute(n)
-        if self.spec["relative"] not in ("none", "shaw", "deberta"):
+        if self.spec["relative"] not in ("none", "shaw", "deberta", "pope"):
             relative = self.by_distance(torch.arange(1 - n, n))[distances(n, n) + n - 1]
             bias = bias + relative.permute(2, 0, 1)
         if not self.spec["reset"]:
@@ -157,15 +160,25 @@ class Stack:
         every = self.spec["global_every"]
         return self.spec["attention_window"] > 0 and (not every or layer % every != 0)
 
+    def base(self, layer):
+        return (self.local(layer) and self.spec["local_rotary_base"]) or self.spec["rotary_base"]
+
     def turn(self, x, layer):
         """The plane of the columns `c` and `c + r/2` by the angle `i base^(-2c/r)`."""
-        base = (self.local(layer) and self.spec["local_rotary_base"]) or self.spec["rotary_base"]
         r = self.spec["rotary_dims"] % (self.d_h + 1)  # -1 is all
         power = -2 * torch.arange(r // 2, dtype=torch.float64) / r
-        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * base**power
+        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * self.base(layer) ** power
         a, b = x[..., : r // 2], x[..., r // 2 : r]
         turned = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos(), x[..., r:])
         return torch.cat(turned, -1)
+
+    def polar(self, query, key, layer):
+        """PoPE's products of lengths and of the cosine of the angle between: `(B, H, n, n)`."""
+        n, delta = query.shape[-2], self.w["position_bias.phases.delta"][self.sets(layer)]
+        theta = self.base(layer) ** (-torch.arange(self.d_h, dtype=torch.float64) / self.d_h)
+        angle = distances(n, n)[:, :, None] * theta + delta.clamp(-2 * math.pi, 0)[:, None, None]  # h i j d
+        length = [torch.log1p(x.exp()) for x in (query, key)]
+        return torch.einsum("bhid,bhjd,hijd->bhij", *length, angle.cos())
 
     def disentangled(self, query, key, name):
         """DeBERTa's two terms: each word asks the row of `i - j`, and each of these rows asks a word."""
@@ -193,6 +206,8 @@ class Stack:
             p, sets = self.w["position_bias.absolute.table.weight"][: x.shape[1]], self.sets(layer)
             query, key = query + self.projected("query", p)[sets], key + self.projected("key", p)[sets]
         logits, shaw = query @ key.mT, itself and self.spec["relative"] == "shaw"
+        if itself and self.spec["relative"] == "pope":
+            logits = self.polar(query, key, layer)
         if shaw:
             n, far = query.shape[-2], self.spec["relative_max_distance"]
             row = distances(n, n).clamp(-far, 0 if self.spec["causal"] else far) + far

@@ -5,7 +5,7 @@ import torch
 
 from tests.contract.aliases import build
 from tests.contract.equations import Names, activation, encoder, translator, words
-from tests.contract.fixtures.cases import CASES, MODERN, SMALL, STACKS, SYSTEMS, TRANSLATIONS, TRANSLATORS
+from tests.contract.fixtures.cases import CASES, LATER, MODERN, SMALL, STACKS, SYSTEMS, TRANSLATIONS, TRANSLATORS
 from tests.contract.fixtures.data import PAD, sentences
 
 
@@ -57,7 +57,7 @@ ENCODERS = [
 @pytest.mark.parametrize(("name", "more"), ENCODERS)
 def test_encoder(name, more):
     (system, fields), more = {**CASES, **MODERN}[name], {"lengths": (13, 8, 2), "positions": 24, **more}
-    spec, tokens = {**SYSTEMS[system], **fields}, sentences(*more.pop("lengths"))
+    spec, tokens = {**{**SYSTEMS, **LATER}[system], **fields}, sentences(*more.pop("lengths"))
     model = large(build(f"{system}_tiny", **SMALL, **fields, **more))
     kept, stack, head = tokens != PAD, "encoder.sentence_encoder.", "encoder.lm_head."
     table = f"{head}weight" if "untie_weights_roberta" in fields else f"{stack}embed_tokens.weight"

@@ -19,6 +19,7 @@ from tupe.position import (
     FreeAbsolute,
     KerpleRelative,
     LowRankAbsolute,
+    Phases,
     PositionBias,
     RelativeEmbeddings,
     Reset,
@@ -36,6 +37,7 @@ BUILD = {
     "free, T5's decoder": lambda: PositionBias(FreeAbsolute(ALL, 3), BucketedRelative(3, bidirectional=False)),
     "KERPLE, reset": lambda: PositionBias(None, KerpleRelative(3), Reset(3)),
     "DeBERTa": lambda: PositionBias(embeddings=RelativeEmbeddings(6, 9, 6)),
+    "PoPE": lambda: PositionBias(rotation=Rotary(8), phases=Phases(3, 4)),
     "ALiBi, rotated": lambda: PositionBias(None, AlibiRelative(3), rotation=Rotary(8)),
 }
 every = pytest.mark.parametrize("name", BUILD)
@@ -48,8 +50,8 @@ def build(name):
 
 def seen(terms):
     """What attention takes of the terms."""
-    parts = {name: getattr(terms, name) for name in ("bias", "rotation", "content_query", "content_key", "distances")}
-    return {name: part for name, part in parts.items() if part is not None}
+    names = ("bias", "rotation", "phase", "content_query", "content_key", "distances")
+    return {name: getattr(terms, name) for name in names if getattr(terms, name) is not None}
 
 
 def same(found, wanted, **close):

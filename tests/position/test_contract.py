@@ -8,6 +8,7 @@ from tupe.position import (
     AlibiRelative,
     BucketedRelative,
     ClippedRelative,
+    DualTriangleRelative,
     FireRelative,
     FreeAbsolute,
     KerpleRelative,
@@ -33,6 +34,7 @@ TERMS = {
     "ALiBi, learnt": ("relative", lambda: AlibiRelative(3, relative_sides="learned")),
     "KERPLE": ("relative", lambda: KerpleRelative(3)),
     "KERPLE's decoder": ("relative", lambda: KerpleRelative(3, bidirectional=False)),
+    "dual triangle": ("relative", lambda: DualTriangleRelative(3)),
     "FIRE": ("relative", lambda: FireRelative(3, 12)),
 }
 

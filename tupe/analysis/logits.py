@@ -51,7 +51,7 @@ def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttent
 
 def _heads(attention: SelfAttention, x: Tensor, terms: Terms) -> tuple[Tensor, ...]:
     """Return queries, keys and values of `x` `(B, n, d)`, without padding."""
-    return attention.heads(attention.project(x), terms.rotation, None)
+    return attention.heads(attention.project(x), terms, None)
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -91,6 +92,8 @@ def triton_attention(
     max_length: int = 0,
 ) -> Tensor:
     """Like `reference`. With `cu_seqlens` like `packed_attention`, in a batch of one: `(1, H, N, d_h)`."""
+    width = value.shape[-1]
+    value = value if query.shape[-1] == width else F.pad(value, (0, query.shape[-1] - width))  # PoPE's keys are wider
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     pos_q = pos_k = relative = theta = segment = segments = None
     if isinstance(bias, Terms):
@@ -108,5 +111,5 @@ def triton_attention(
     starts = None if cu_seqlens is None else cu_seqlens.to(torch.int32).contiguous()
     inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
     if torch.compiler.is_compiling():
-        return attention_op(*inputs, scale, dropout_p, causal, max_length)[0].transpose(1, 2)
-    return Attention.apply(Options(scale, dropout_p, causal, max_length), *inputs)
+        return attention_op(*inputs, scale, dropout_p, causal, max_length)[0].transpose(1, 2)[..., :width]
+    return Attention.apply(Options(scale, dropout_p, causal, max_length), *inputs)[..., :width]

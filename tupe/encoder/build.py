@@ -3,11 +3,11 @@
 from argparse import Namespace
 from typing import Any
 
-from tupe.position import PositionBias, RelativeEmbeddings, Reset, Rotary, SegmentAttention, UntiedAbsolute
+from tupe.position import Phases, PositionBias, RelativeEmbeddings, Reset, Rotary, SegmentAttention, UntiedAbsolute
 from tupe.position.registry import build_term
 
 #: Choices without a term here: nothing, a table at the input, and what each layer builds.
-_NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta")}
+_NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta", "pope")}
 #: Choices of `absolute` that are built as another.
 _SAME_TERM = {"untied_cross": "untied", "low_rank_input": "low_rank"}
 
@@ -50,7 +50,7 @@ def arguments(args: Namespace, bidirectional: bool) -> dict[str, Any]:
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
     """Build the terms that do not depend on the content."""
     known = arguments(args, bidirectional)
-    absolute = relative = reset = rotation = embeddings = None
+    absolute = relative = reset = phases = embeddings = None
     if args.absolute not in _NO_TERM["absolute"]:
         name = _SAME_TERM.get(args.absolute, args.absolute)
         absolute = build_term("absolute", name, {**known, "embed_dim": embedding_width(args)})
@@ -59,8 +59,8 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     if args.reset != "none":
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(known["num_heads"], vectors, args.reset, relative is not None)
-    if args.rotary_dims:
-        rotation = Rotary(known["head_dim"], args.rotary_dims, args.rotary_base)
+    if args.relative == "pope":
+        phases = Phases(known["num_heads"], known["head_dim"])
     if args.relative == "deberta":
         embeddings = RelativeEmbeddings(
             args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, args.layer_norm_eps
@@ -70,17 +70,21 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         relative,
         reset,
         cross=args.absolute == "untied_cross",
-        rotation=rotation,
+        rotation=build_rotation(args, args.rotary_base),
+        phases=phases,
         embeddings=embeddings,
         num_terms=args.content_terms or num_products(args),
     )
 
 
-def build_local_rotation(args: Namespace) -> Rotary | None:
-    """Build the rotation of the layers with a window; `None` where it is that of all layers."""
-    if not (args.rotary_dims and args.local_rotary_base):
+def build_rotation(args: Namespace, base: float) -> Rotary | None:
+    """Build the rotation of RoPE or PoPE with this `base`; `None` where nothing is rotated, or without a `base`."""
+    head_dim, polar = args.encoder_embed_dim // args.encoder_attention_heads, args.relative == "pope"
+    if not base or not (args.rotary_dims or polar):
         return None
-    return Rotary(args.encoder_embed_dim // args.encoder_attention_heads, args.rotary_dims, args.local_rotary_base)
+    assert not args.linformer_k, "Linformer's keys mix positions, and no rotation is theirs: set linformer_k=0"
+    assert not (args.rotary_dims and polar), "PoPE rotates all columns: set rotary_dims=0"
+    return Rotary(2 * head_dim, base=base) if polar else Rotary(head_dim, args.rotary_dims, base)
 
 
 def build_segment_attention(args: Namespace) -> SegmentAttention | None:

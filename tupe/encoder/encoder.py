@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tupe.attention.biased import takes_parts
 from tupe.attention.packed import takes_packed
-from tupe.encoder.build import build_local_rotation, build_position_bias, build_segment_attention, embedding_width
+from tupe.encoder.build import build_position_bias, build_rotation, build_segment_attention, embedding_width
 from tupe.encoder.layer import AttentionInputs, Layer, compiled
 from tupe.encoder.unpadded import Tokens, packed, without_padding
 from tupe.layers import Dropout, Linear, is_traced
@@ -47,7 +47,7 @@ class EncoderBase(nn.Module):
         """
         width, embedding_dim, bias = args.encoder_embed_dim, embedding_width(args), not args.no_biases
         norm = functools.partial(nn.LayerNorm, eps=args.layer_norm_eps, bias=bias)
-        self.num_heads, self.head_dim = args.encoder_attention_heads, width // args.encoder_attention_heads
+        self.num_heads = args.encoder_attention_heads
         self.max_positions = args.max_positions
         self.window, self.global_every = args.attention_window, args.global_every
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
@@ -61,7 +61,9 @@ class EncoderBase(nn.Module):
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
         self.position_bias = build_position_bias(args, layer.attention.bidirectional)
-        self.local_rotation = build_local_rotation(args)
+        self.local_rotation = build_rotation(args, args.local_rotary_base)
+        #: Width of a head's queries and keys.
+        self.head_dim = width // self.num_heads * (1 if self.position_bias.phases is None else 2)
         self.segment_attention = build_segment_attention(args)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else norm(embedding_dim)
         self.dropout = Dropout(args.dropout)

@@ -17,6 +17,7 @@ from tupe.encoder.unpadded import Tokens
 from tupe.layers import Dropout, Linear, dropout
 from tupe.position.deberta import DisentangledRelative
 from tupe.position.length import fit_positions, take
+from tupe.position.pope import polar
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.rotary import rotate
 from tupe.position.shaw import ShawRelative
@@ -160,7 +161,7 @@ class SelfAttention(Attention):
                 out.append(self.attend_packed(parts[0], group, terms, bias))
                 continue
             parts = [group.pad(part) for part in parts]  # n 3d -> b t 3d
-            query, key, value = self.heads(parts, terms.rotation, group.padding)  # b H t d_h
+            query, key, value = self.heads(parts, terms, group.padding)  # b H t d_h
             padding = group.padding if self.projection is None else None
             out.append(group.unpad(self.attend(query, key, value, terms, bias, padding)))  # b t d -> n d
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
@@ -169,26 +170,28 @@ class SelfAttention(Attention):
         """Project each token: `x (W^Q, W^K, W^V)`, or with Linformer `x W^Q` and `x`."""
         return (self.qkv_proj(x),) if self.projection is None else (self.part(x, slice(x.shape[-1])), x)
 
-    def heads(self, projected: Sequence[Tensor], rotation: Tensor | None, padding: Tensor | None) -> tuple[Tensor, ...]:
+    def heads(self, projected: Sequence[Tensor], terms: Terms, padding: Tensor | None) -> tuple[Tensor, ...]:
         """Split the output of `project`, `(B, T, ...)`, into queries, keys and values, `(B, H, T or k, d_h)` each."""
         if self.projection is not None:
             query, x = projected
             return self.in_heads(query), *self.key_value(self.projection(x, padding))  # B T d -> B k d -> B H k d_h
-        return tuple(part.transpose(1, 2) for part in self.split_heads(projected[0], rotation))
+        return tuple(part.transpose(1, 2) for part in self.split_heads(projected[0], terms))
 
-    def split_heads(self, qkv: Tensor, rotation: Tensor | None) -> tuple[Tensor, ...]:
+    def split_heads(self, qkv: Tensor, terms: Terms) -> tuple[Tensor, ...]:
         """Return queries and keys, rotated, and values: `(..., 3 d)` to three of `(..., H, d_h)`."""
         qkv = qkv.unflatten(-1, (3 * self.num_heads, -1))  # ... 3H d_h
-        if rotation is None:
+        if terms.rotation is None:
             return qkv.chunk(3, dim=-2)
         both, value = qkv.split((2 * self.num_heads, self.num_heads), dim=-2)
-        return *rotate(both, rotation).chunk(2, dim=-2), value
+        if terms.phase is not None:
+            both = polar(both, terms.phase)  # ... 2H 2d_h
+        return *rotate(both, terms.rotation).to(value.dtype).chunk(2, dim=-2), value
 
     def attend_packed(self, qkv: Tensor, group: Tokens, terms: Terms, bias: Tensor | Terms | None) -> Tensor:
         """Attend like `attend`, for packed sequences: `(n, 3 d)` to `(n, d)`."""
         column = group.places % group.shape[1]
         rotation = None if terms.rotation is None else terms.rotation[:, column]
-        query, key, value = self.split_heads(qkv, rotation)  # n H d_h
+        query, key, value = self.split_heads(qkv, terms._replace(rotation=rotation))  # n H d_h
         if terms.content_query is not None:
             query = query + terms.content_query[:, column].transpose(0, 1)  # H t d_h -> n H d_h
             key = key + terms.content_key[:, column].transpose(0, 1)

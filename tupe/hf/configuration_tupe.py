@@ -39,7 +39,7 @@ class TupeConfig(PreTrainedConfig):
             `untied_cross` (the same with the two cross terms), `low_rank` (DIET's factors), `low_rank_input` (with
             BERT's table too), `free` (a value for each pair).
         relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`,
-            `deberta`, `alibi`, `kerple`, `fire`.
+            `deberta`, `pope`, `dual_triangle`, `alibi`, `kerple`, `fire`.
         reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
         segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
         sharing: what shares the position terms: `layer` (all layers), `head` (the heads of a layer), or `none`.

@@ -31,6 +31,8 @@ def equation(args: Namespace) -> str:
         logit = f"({turned[0]}x_i W^Q)({turned[1]}{key})^T"
         if args.relative == "deberta":
             logit = f"({logit} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)"
+        if args.relative == "pope":
+            logit = "sum_c softplus(x_i W^Q)_c softplus(x_j W^K)_c cos((j - i) theta_c + delta_c)"
         logit += f"/{scale}"
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
@@ -74,7 +76,7 @@ _OF_TERM = {
 def is_used(args: Namespace, field: str) -> bool:
     """Tell whether a field of the position encoding is of a term that the model has."""
     if field in ("rotary_base", "local_rotary_base"):
-        return bool(args.rotary_dims)
+        return bool(args.rotary_dims) or args.relative == "pope"
     return field not in _OF_TERM or not _OF_TERM[field].isdisjoint((args.absolute, args.relative))
 
 

@@ -25,10 +25,12 @@ from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.alibi import AlibiRelative
 from tupe.position.bias import PositionBias
 from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
+from tupe.position.dual_triangle import DualTriangleRelative
 from tupe.position.fire import FireRelative
 from tupe.position.kerple import KerpleRelative
 from tupe.position.length import check_length, fit_positions
 from tupe.position.low_rank import FreeAbsolute, LowRankAbsolute
+from tupe.position.pope import Phases, polar
 from tupe.position.registry import register_absolute, register_relative
 from tupe.position.relative import BucketedRelative, ClippedRelative, ParametricRelative, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls

@@ -17,6 +17,7 @@ from tupe.layers import is_traced
 from tupe.position.absolute import UntiedAbsolute
 from tupe.position.deberta import RelativeEmbeddings
 from tupe.position.length import check_length
+from tupe.position.pope import Phases
 from tupe.position.precision import at_least_float32, in_float32, no_autocast
 from tupe.position.reset import Reset
 from tupe.position.rotary import Rotary
@@ -40,6 +41,7 @@ class PositionBias(nn.Module):
         cross: add the factors of `absolute` to the projected content instead of their product to the logits, so that
             attention computes `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, 4.3).
         rotation: `Rotary`, which rotates queries and keys (RoPE).
+        phases: `Phases` of polar queries and keys (PoPE), with a `rotation` of width `2 d_h`.
         embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
         num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums,
             without those of `DisentangledRelative`.
@@ -55,6 +57,7 @@ class PositionBias(nn.Module):
         *,
         cross: bool = False,
         rotation: Rotary | None = None,
+        phases: Phases | None = None,
         embeddings: RelativeEmbeddings | None = None,
         num_terms: int | None = None,
     ) -> None:
@@ -64,7 +67,7 @@ class PositionBias(nn.Module):
         resettable = not cross and getattr(absolute, "num_keys", None) is None
         assert reset is None or resettable, "the reset needs a term without cross terms and mixtures of keys"
         self.absolute, self.relative, self.reset = absolute, relative, reset
-        self.rotation, self.embeddings = rotation, embeddings
+        self.rotation, self.phases, self.embeddings = rotation, phases, embeddings
         self.cross = cross
         #: Number of keys where these are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
@@ -93,6 +96,8 @@ class PositionBias(nn.Module):
                 parts["theta"] = in_float32(self.reset, self.absolute)
             if self.rotation is not None:
                 parts["rotation"] = self.rotation(distances[length:-1].to(like.dtype))
+            if self.phases is not None:
+                parts["phase"] = in_float32(self.phases)
             if self.embeddings is not None:
                 parts["distances"] = in_float32(self.embeddings, distances)
         return Terms(length, **parts)

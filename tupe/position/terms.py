@@ -13,8 +13,8 @@ from tupe.position.precision import no_autocast
 from tupe.position.reset import reset_cls
 from tupe.position.segment import segment_bias
 
-#: Part -> the axis of its heads.
-HEADS = {"theta": 1, **dict.fromkeys(("query", "key", "relative", "segment", "content_query", "content_key"), 0)}
+#: Parts that have heads, `theta` on axis 1 and the others on axis 0.
+HEADS = ("query", "key", "relative", "theta", "segment", "phase", "content_query", "content_key")
 
 
 class Terms(NamedTuple):
@@ -33,6 +33,7 @@ class Terms(NamedTuple):
         segment: `(H, 2, 2)`, DIET's `E_S`.
         segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.
         rotation: `(2, n, r)`, the rotation `R` of queries and keys; see `rotate`.
+        phase: `(H, d_h)`, angles of the keys before their rotation (PoPE); see `polar`.
         content_query, content_key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected content (BERT-A^d).
         distances: `(2 n + 1, d)`, vectors of the distances `-n .. n`, which each layer projects (DeBERTa).
     """
@@ -46,6 +47,7 @@ class Terms(NamedTuple):
     segment: Tensor | None = None
     segments: Tensor | None = None
     rotation: Tensor | None = None
+    phase: Tensor | None = None
     content_query: Tensor | None = None
     content_key: Tensor | None = None
     distances: Tensor | None = None
@@ -71,7 +73,7 @@ class Terms(NamedTuple):
     def rounded(self, dtype: torch.dtype) -> Terms:
         """Return only the parts that meet the content, in `dtype`, but for angles, which need 32 bits."""
         content = self.present(("content_query", "content_key", "distances"))
-        return Terms(rotation=self.rotation, **{name: part.to(dtype) for name, part in content})
+        return Terms(rotation=self.rotation, phase=self.phase, **{name: part.to(dtype) for name, part in content})
 
     def slice(self, length: int, num_keys: int | None = None, first: int = 0) -> Terms:
         """Return the terms of the queries `first .. first + length - 1` and the first `num_keys` keys.
@@ -95,7 +97,7 @@ class Terms(NamedTuple):
         """Split terms of `L H` heads into those of `L` layers."""
         layers = [{} for _ in range(num_layers)]
         for name, part in self.present(HEADS):
-            axis = HEADS[name]
+            axis = int(name == "theta")
             for own, values in zip(layers, part.unflatten(axis, (num_layers, -1)).unbind(axis)):  # L H -> L of H
                 own[name] = values
         return [self._replace(**own) for own in layers]
@@ -105,7 +107,7 @@ class Terms(NamedTuple):
         wide = {}
         for name, part in self.present(HEADS):
             shape = list(part.shape)
-            shape[HEADS[name]] = num_heads
+            shape[name == "theta"] = num_heads
             wide[name] = part.expand(shape)
         return self._replace(**wide)
 

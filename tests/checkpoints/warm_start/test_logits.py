@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tupe.checkpoints.warm_start.logits import agreeing_heads, centred, closest, logits_of, positions_of
+from tupe.position import Terms
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["post-norm", "pre-norm"])
@@ -19,7 +20,7 @@ def test_of_a_model_whose_words_are_all_the_same(before, make):
     states = inner(tokens, return_all_hiddens=True)[1]
     for layer, (block, x) in enumerate(zip(inner.layers, states)):
         x = block.self_attn_layer_norm(x) if before else x
-        query, key, _ = block.self_attn.heads(block.self_attn.project(x), None, None)
+        query, key, _ = block.self_attn.heads(block.self_attn.project(x), Terms(), None)
         wanted = (query @ key.transpose(2, 3) * block.self_attn.scale)[0]
         if layer == 0:
             assert (positions_of(old, tokens).hidden[0, 0] != 0).any()

@@ -20,7 +20,7 @@ class CausalSelfAttention(SelfAttention):
 
     def forward(self, x: Tensor, position: AttentionInputs, state: State | None = None) -> Tensor:
         """Attend from `x` `(N, T, d)` to itself and to the positions in `state`, which gets those of `x`."""
-        query, key, value = self.heads(self.project(x), position.terms.rotation, None)  # N H T d_h
+        query, key, value = self.heads(self.project(x), position.terms, None)  # N H T d_h
         if state is not None:
             if "key" in state:
                 key = torch.cat((state["key"], key), 2)

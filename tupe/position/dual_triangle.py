@@ -1,0 +1,35 @@
+r"""Dual Triangle Attention: half of the heads see the past, the others the future (Hallee and Gleghorn 2026).
+
+    relative_h(j - i) = 0 where j <= i,  else hidden          h = 0, 2, 4, ...
+                        0 where j >= i,  else hidden          h = 1, 3, 5, ...
+
+The paper halves the columns of the queries, keys and values of each head. One half sees a lower triangle, the other an
+upper triangle, and each has a softmax of its own, scaled by the root of its width. That is attention with twice the
+heads, each of half the width, under these masks, so `dual_triangle_base` has 24 heads of 32 columns. The term has no
+parameters: the number of keys that a query sees tells its position. The paper's RoPE rotates whole heads before it
+halves them; `rotary_dims` rotates each half, so that its product depends on the distance. Kernels that skip hidden
+blocks would save half of the products, but here they are computed.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from tupe.position.registry import register_relative
+
+#: A logit so low that its weight is exactly 0, also in float16. Not -inf: padding may hide all other keys of a query at
+#: padding, whose softmax would be NaN.
+HIDDEN = -10_000.0
+
+
+@register_relative("dual_triangle")
+class DualTriangleRelative(nn.Module):
+    """Masks of the past and of the future, by turns."""
+
+    def __init__(self, num_heads: int, *, sharing: str = "layer", bidirectional: bool = True) -> None:
+        super().__init__()
+        assert bidirectional and sharing != "head", "dual_triangle needs both sides, and heads that differ"
+        self.num_heads = num_heads
+
+    def forward(self, distance: Tensor) -> Tensor:
+        hidden = torch.stack((distance > 0, distance < 0))  # 2 D
+        return HIDDEN * hidden[torch.arange(self.num_heads, device=distance.device) % 2]  # H D

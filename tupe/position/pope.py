@@ -1,0 +1,50 @@
+r"""PoPE: content is the length of polar queries and keys, position their angle (Gopalakrishnan et al. 2025).
+
+    logit(i, j) = sum_c softplus(q_ic) softplus(k_jc) cos((j - i) theta_c + delta_c) / sqrt(d_h)
+    theta_c = base^(-c/d_h),  c = 0 .. d_h - 1,          delta_c in [-2 pi, 0], learnt
+
+With RoPE the angle between a query and a key depends on their content too. Here it depends on `j - i` alone, and there
+are twice as many frequencies. The logit is the real part of a product of complex numbers, which RoPE of heads twice as
+wide computes (`Rotary(2 * head_dim)`): plane `c` of a query is `(softplus(q_c), 0)` before the rotation, and of a key
+`softplus(k_c) (cos delta_c, sin delta_c)`.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.position.precision import at_least_float32
+
+
+class Phases(nn.Module):
+    """The learnt `delta`, `(H, d_h)`, which starts at zero.
+
+    The paper starts at zero or at uniform values, and finds zero better on inputs longer than those of training.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.head_axes = {"delta": 0}
+        self.delta = nn.Parameter(torch.zeros(num_heads, head_dim))
+
+    def forward(self) -> Tensor:
+        """Return `delta`, clamped as in the paper, `(H, d_h)`."""
+        return self.delta.clamp(-2 * math.pi, 0)
+
+
+def polar(both: Tensor, phase: Tensor) -> Tensor:
+    """Map queries and keys to the planes that `rotate` rotates, in float32 or better.
+
+    Args:
+        both: `(..., 2 H, d_h)`, the queries and then the keys.
+        phase: the output of `Phases`, `(H, d_h)`, or `(1, d_h)` for all heads.
+
+    Returns:
+        `(..., 2 H, 2 d_h)`.
+    """
+    query, key = F.softplus(at_least_float32(both)).chunk(2, -2)
+    first = torch.cat((query, key * phase.cos()), -2)
+    second = torch.cat((torch.zeros_like(query), key * phase.sin()), -2)
+    return torch.cat((first, second), -1)
