@@ -7,8 +7,8 @@ import numpy as np
 
 from tests.data.conftest import LINES, squad, write_json
 from tupe.cli.main import main
-from tupe.data.manifest import DICTIONARY
-from tupe.data.questions import REPORT, Answer, read
+from tupe.data.manifest import DICTIONARY, REPORT
+from tupe.data.questions import Answer, read
 
 GOOD = squad(
     (LINES["en"], [("a", " What stands?", "old house"), ("b", "Where?", "New York", "York"), ("c", "", "sea")]),

@@ -31,21 +31,20 @@ from tqdm import tqdm
 
 from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
-from tupe.data.documents import Input, documents_of
+from tupe.data.documents import Input, documents_of, unchanged
 from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
-from tupe.data.manifest import NAME, Manifest, Settings
+from tupe.data.manifest import NAME, WORK, Manifest, Settings, checksums
 from tupe.data.parallel import Map, batches, pool
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
-from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, sha256, write_json
+from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, write_json
 
 BATCH = 32  # documents that a process gets at a time
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
 RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare, a line with a larger share of them is dropped
 _PLACES = 1 << 25  # of counts of words
-_TOKENS_A_SYMBOL = 50  # fewer, and most of the vocabulary is hardly ever seen
 # Surrogates, which JSON can spell and which stand for bytes that were not UTF-8, are kept between two steps.
 _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, which have two of them or so.
@@ -62,12 +61,10 @@ def prepare(
     Raises:
         UserError: there is too little text, or `out` was begun with other inputs or settings.
     """
-    identities = [one.identity() for one in inputs]
+    identities, work = [one.identity() for one in inputs], out / WORK
     with run_folder(out, {**asdict(settings), "inputs": identities}):
         if not (out / NAME).exists():
             _processing(settings.stages, settings.language)  # raises here if a package is missing
-
-            work = out / "work"
             with pool(workers) as map_:
                 was_read = read(work, inputs)
                 deduplicate(work, settings)
@@ -75,13 +72,9 @@ def prepare(
                 model = vocabulary(out, settings, shared)
                 encoded, data = encode(out, settings, model, map_)
 
-                files = sorted(file for end in ("*.bin", "*.idx", model.name, DICTIONARY) for file in out.rglob(end))
-                names = (str(file.relative_to(out)) for file in files)
-                checksums = dict(zip(names, map_(sha256, files)))
-
-            counts = {name: {**was_read[name], **cleaned[name], **encoded[name]} for name in was_read}
-            Manifest(out, settings, checksums, identities, data, counts).write()
-        shutil.rmtree(out / "work", ignore_errors=True)
+                counts = {name: {**was_read[name], **cleaned[name], **encoded[name]} for name in was_read}
+                Manifest(out, settings, checksums(out, map_), identities, data, counts).write()
+        shutil.rmtree(work, ignore_errors=True)
     return Manifest.load(out)
 
 
@@ -94,16 +87,16 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
     Returns:
         How many lines and documents each language has.
     """
-    if not (work / "read").exists():
-        counts: dict[str, Counter] = {}
-        with atomic(work / "read") as folder, ExitStack() as stack:
-            folder.mkdir()
-            names = ("lines", "documents", "lengths")
-            line_hashes, document_hashes, lengths = (stack.enter_context((folder / name).open("wb")) for name in names)
-
+    folder, counts = work / "read", {}
+    if not folder.exists():
+        with atomic(folder) as part, unchanged([one.path for one in inputs]), ExitStack() as stack:
+            part.mkdir()
+            line_hashes, document_hashes, lengths = (
+                stack.enter_context((part / name).open("wb")) for name in ("lines", "documents", "lengths")
+            )
             for one in tqdm(inputs, "read", disable=None, unit=" files"):
                 found = counts.setdefault(one.language, Counter())
-                with (folder / f"text.{one.language}").open("ab") as text:
+                with (part / f"text.{one.language}").open("ab") as text:
                     for lines in documents_of(one.path, one.book):
                         hashes = b"".join(map(_hash, lines))
                         line_hashes.write(hashes)
@@ -111,9 +104,8 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
                         lengths.write(np.int64(len(lines)).tobytes())
                         text.write(_as_text(lines))
                         found.update(lines=len(lines), documents=1)
-
-            write_json(folder / "counts.json", counts)
-    return read_json(work / "read/counts.json")
+            write_json(part / "counts.json", counts)
+    return read_json(folder / "counts.json")
 
 
 def _hash(line: str) -> bytes:
@@ -124,12 +116,14 @@ def _hash(line: str) -> bytes:
 def deduplicate(work: Path, settings: Settings) -> None:
     """Mark the documents and lines that came before, in any language.
 
-    `work` gets `repeated.documents.npy` and `repeated.lines.npy`, one bool for each, if their stage is on.
+    `work` gets `repeated.documents.npy` and `repeated.lines.npy`, one bool for each, all false if their stage is off.
     """
     for kind in ("documents", "lines"):
-        marks = work / f"repeated.{kind}.npy"
-        if f"deduplicate-{kind}" in settings.stages and not marks.exists():
-            repeated(np.memmap(work / "read" / kind, dtype="<u8", mode="r"), marks)
+        marks, hashes = work / f"repeated.{kind}.npy", np.memmap(work / "read" / kind, dtype="<u8", mode="r")
+        if not marks.exists():
+            again = repeated(hashes) if f"deduplicate-{kind}" in settings.stages else np.zeros(len(hashes), dtype=bool)
+            with atomic(marks) as part, part.open("wb") as file:
+                np.save(file, again)
 
 
 def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
@@ -141,19 +135,17 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
     Returns:
         What each stage changed, removed and added in each language.
     """
-    if not (work / "clean").exists():
-        counts: dict[str, Counter] = {}
+    folder, counts = work / "clean", {}
+    if not folder.exists():
         words = np.zeros(_PLACES, dtype=np.uint32)
-        lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
+        again, lines_again = (np.load(work / f"repeated.{kind}.npy", mmap_mode="r") for kind in ("documents", "lines"))
         hashes = np.fromfile(work / "read/documents", dtype="<u8")
+        lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
         begins = lengths.cumsum() - lengths
 
-        again = _marks(work / "repeated.documents.npy", len(hashes))
-        lines_again = _marks(work / "repeated.lines.npy", lengths.sum())
-
-        with atomic(work / "clean") as folder:
-            folder.mkdir()
-            first = 0
+        first = 0
+        with atomic(folder) as part:
+            part.mkdir()
             for language, was_read in read_json(work / "read/counts.json").items():
                 own = slice(first, first := first + was_read["documents"])
                 held = held_out(hashes[own], again[own], settings.valid_documents)
@@ -161,19 +153,16 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
 
                 texts = tqdm(_documents(work / f"read/text.{language}"), "clean", len(held), disable=None)
                 kept = _kept(zip(texts, begins[own], again[own], held), lines_again, did)
-
-                of_train, of_valid = folder / f"train.{language}", folder / f"valid.{language}"
-                with of_train.open("wb") as train, of_valid.open("wb") as valid:
-                    files = {"train": train, "valid": valid}
+                with (part / f"train.{language}").open("wb") as train, (part / f"valid.{language}").open("wb") as valid:
                     for cleaned, places, numbers, more in map_(partial(_clean, settings), batches(kept, BATCH)):
                         np.add.at(words, places, numbers)
                         did.update(more)
-                        for split, lines in cleaned:
-                            files[split].write(_as_text(lines))
+                        for is_held, lines in cleaned:
+                            (valid if is_held else train).write(_as_text(lines))
 
-            np.save(folder / "rare.npy", words < RARE)
-            write_json(folder / "counts.json", counts)
-    return read_json(work / "clean/counts.json")
+            np.save(part / "rare.npy", words < RARE)
+            write_json(part / "counts.json", counts)
+    return read_json(folder / "counts.json")
 
 
 def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.ndarray:
@@ -197,32 +186,23 @@ def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.n
     return valid
 
 
-def _marks(path: Path, number: int) -> np.ndarray:
-    """Return the marks in a file, or none where the stage is off."""
-    return np.load(path, mmap_mode="r") if path.exists() else np.zeros(number, dtype=bool)
-
-
-def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Iterator[tuple[str, list[str]]]:
-    """Yield the split and the new lines of the documents that did not come before."""
-    for lines, begin, came_before, held in documents:
+def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Iterator[tuple[bool, list[str]]]:
+    """Yield the new lines of the documents that did not come before, and whether they are held out."""
+    for lines, begin, came_before, is_held in documents:
         marks = again[begin : begin + len(lines)]
         if came_before:
             counts["deduplicate-documents: removed"] += len(lines)
         else:
             counts["deduplicate-lines: removed"] += int(marks.sum())
-            yield "valid" if held else "train", [line for line, mark in zip(lines, marks) if not mark]
+            yield is_held, [line for line, mark in zip(lines, marks) if not mark]
 
 
-def _clean(settings: Settings, batch: list[tuple[str, list[str]]]) -> tuple:
-    """Return the cleaned documents with their splits, how often words of each place occur, and counts."""
-    processing = _processing(settings.stages, settings.language)
-    cleaned, words, counts = [], Counter(), Counter()
-    for split, lines in batch:
-        lines = processing.document(lines, counts)
-        if lines:
-            cleaned.append((split, lines))
-            words.update(word for line in lines for word in line.split())
-    return cleaned, [*map(_place, words)], [*words.values()], counts
+def _clean(settings: Settings, batch: list[tuple[bool, list[str]]]) -> tuple:
+    """Return the cleaned documents, how often words of each place occur, and counts."""
+    processing, counts = _processing(settings.stages, settings.language), Counter()
+    cleaned = [(is_held, processing.document(lines, counts)) for is_held, lines in batch]
+    words = Counter(word for _, lines in cleaned for line in lines for word in line.split())
+    return [one for one in cleaned if one[1]], [*map(_place, words)], [*words.values()], counts
 
 
 def _place(word: str) -> int:
@@ -237,7 +217,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
         return shutil.copyfile(shared.model, out / shared.model.name)
 
     if not (out / MODEL).exists():
-        files = {path: path.stat().st_size for path in sorted((out / "work/clean").glob("train.*"))}
+        files = {path: path.stat().st_size for path in sorted((out / WORK / "clean").glob("train.*"))}
         size = sum(files.values())
         most = min(size, tokenizers.SAMPLE_BYTES[settings.model_type])
         print(f"vocabulary: SentencePiece learns from {most:,} of {size:,} bytes", file=sys.stderr, flush=True)
@@ -265,34 +245,28 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
     Returns:
         What is left of each language: documents, lines and tokens of a split. And the folders of the shards.
     """
-    cleaned = out / "work/clean"
+    cleaned, counts = out / WORK / "clean", {}
     size = sum(path.stat().st_size for path in cleaned.glob("train.*"))
     shards = [".", *(f"shard{shard}" for shard in range(1, settings.shards or -(-size // SHARD_BYTES)))]
-
     symbols = len(read_symbols(out / DICTIONARY))
-    counts = {}
 
     turns = {"train": itertools.cycle(range(len(shards))), "valid": itertools.repeat(0)}
-    for language in read_json(cleaned / "counts.json"):
-        counts[language] = Counter()
-        for split, turn in turns.items():
-            text = cleaned / f"{split}.{language}"
-            if not text.stat().st_size:
-                continue
+    for language, split in itertools.product(read_json(cleaned / "counts.json"), turns):
+        did, text = counts.setdefault(language, Counter()), cleaned / f"{split}.{language}"
+        if not text.stat().st_size:
+            continue
+        folders = [out / shard / language for shard in (shards if split == "train" else shards[:1])]
+        with ExitStack() as stack:
+            for folder in folders:
+                remove_parts(folder)  # of a process that was killed
+            add = [stack.enter_context(writer(folder / split, symbols)) for folder in folders]
 
-            prefixes = [out / shard / language / split for shard in (shards if split == "train" else shards[:1])]
-            with ExitStack() as stack:
-                for prefix in prefixes:
-                    remove_parts(prefix.parent)  # of a process that was killed
-                add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
-
-                documents = tqdm(_documents(text), "encode", disable=None)
-                for encoded, more in map_(partial(_encode, settings, model, split), batches(documents, BATCH)):
-                    counts[language].update(more)
-                    for document in encoded:
-                        shard = next(turn)
-                        for sequence in document:
-                            add[shard](sequence)
+            documents = tqdm(_documents(text), "encode", disable=None)
+            for encoded, more in map_(partial(_encode, settings, model, split), batches(documents, BATCH)):
+                did.update(more)
+                for document, shard in zip(encoded, turns[split]):
+                    for sequence in document:
+                        add[shard](sequence)
 
     for shard in shards[1:]:
         shutil.copyfile(out / DICTIONARY, out / shard / DICTIONARY)
@@ -302,7 +276,7 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
 def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
     """Encode documents: each is its lines, none of more than `max_tokens`, and an empty line, which end in `</s>`."""
     tokenizer, counts, documents = _tokenizer(model), Counter(), []
-    rare = _rare_words(model.parent / "work/clean/rare.npy")
+    rare = _rare_words(model.parent / WORK / "clean/rare.npy")
 
     for lines in batch:
         if "drop-rare-words" in settings.stages:
@@ -384,10 +358,4 @@ def report(manifest: Manifest) -> Iterator[str]:
     """
     for language, counts in manifest.counts.items():
         yield from (f"{language:<8}{name:<40}{number:>14,}" for name, number in counts.items())
-
-    symbols = manifest.settings.vocab_size
-    most = sum(counts["train tokens"] for counts in manifest.counts.values()) // _TOKENS_A_SYMBOL
-    if symbols > most:
-        yield f"warning: most of {symbols:,} symbols are hardly ever seen. Add text, or use --vocab-size {most}."
-
     yield f"data: {':'.join(str(manifest.folder / folder) for folder in manifest.data)}"

@@ -7,7 +7,8 @@ import json
 import lzma
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -116,6 +117,16 @@ def _lines(path: Path, book: bool) -> Iterator[str | None]:
         else:
             for line in text:
                 yield line.strip() or None
+
+
+@contextmanager
+def unchanged(paths: Collection[Path]) -> Iterator[None]:
+    """Raise a `UserError` at the end of the block if a file was written to while it was read."""
+    before = [(path, path.stat()) for path in paths]
+    yield
+    for path, about in before:
+        if (path.stat().st_size, path.stat().st_mtime_ns) != (about.st_size, about.st_mtime_ns):
+            raise UserError(f"{path} changed while it was read. Run the command again when it is whole.")
 
 
 def open_packed(path: Path) -> BinaryIO:

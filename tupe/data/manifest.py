@@ -4,13 +4,49 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from tupe.data.parallel import Map
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, JSON, MODEL, Tokenizer, open_tokenizer
 from tupe.util import UserError, read_json, sha256, write_json
 
 NAME = "manifest.json"
+REPORT = "report.json"  # in the folder of a split of questions, in place of a manifest
+WORK = "work"  # folder of what only the making of a corpus needs
+_READ = ("*.bin", "*.idx", "*.label", "*.npy", "dict*.txt", MODEL, JSON)
 #: The profile of a folder that `tupe import` made: no stage ran.
 IMPORTED = "import"
+
+
+def checksums(folder: Path, map_: Map = map) -> dict[str, str]:
+    """Compute the checksum of each file in a folder and below it that a training reads, by its name there."""
+    files = sorted(path for pattern in _READ for path in folder.rglob(pattern) if path.parts[len(folder.parts)] != WORK)
+    return dict(zip((path.relative_to(folder).as_posix() for path in files), map_(sha256, files)))
+
+
+def check_files(folder: Path) -> None:
+    """Compare the files in a folder of prepared data with the checksums in its manifest, before a training.
+
+    Raises:
+        UserError: a file is missing, or is not the one that was prepared.
+    """
+    for path in (folder / NAME, *folder.glob(f"*/{REPORT}")):
+        if path.is_file():
+            _compare(path.parent, read_json(path).get("checksums", {}))
+
+
+def _compare(folder: Path, known: dict[str, str]) -> None:
+    """Raise a `UserError` unless each name is that of a file with its checksum."""
+    for name, checksum in known.items():
+        path = inside(folder, name)
+        if not path.is_file() or sha256(path) != checksum:
+            raise UserError(f"{path} is not the file that was prepared in {folder}. Prepare the data again.")
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of a name in a manifest; a `UserError` if it leads out of the folder."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise UserError(f"A manifest in {folder} names {name}, which is not in that folder.")
+    return folder / name
 
 
 @dataclass(frozen=True)
@@ -53,9 +89,7 @@ class Manifest:
         known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
         known["settings"] = Settings(**{**record["settings"], "stages": tuple(record["settings"]["stages"])})
         manifest = cls(folder, **known)
-        for name, checksum in manifest.vocabulary().items():
-            if sha256(folder / name) != checksum:
-                raise UserError(f"{folder / name} is not the file that {NAME} describes. Prepare the data again.")
+        _compare(folder, manifest.vocabulary())
         return manifest
 
     def write(self) -> None:

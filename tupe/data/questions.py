@@ -26,15 +26,15 @@ import numpy as np
 from tqdm import tqdm
 
 from tupe.data.binary import writer
-from tupe.data.documents import open_packed
-from tupe.data.manifest import Manifest
+from tupe.data.documents import open_packed, unchanged
+from tupe.data.manifest import REPORT, Manifest, checksums
 from tupe.data.parallel import Map, batches
 from tupe.data.scores import Tokens, scores
 from tupe.data.text import KEEP_WHITE_SPACE, LINE_STAGES, REPAIR, mark, repaired
 from tupe.data.tokenizers import UNKNOWN_NUMBER, Pieces, read_symbols
 from tupe.util import UserError, atomic, read_json, run_folder, sha256, write_json
 
-REPORT, EXAMPLES, QUESTIONS = "report.json", "examples.npy", "questions.json"
+EXAMPLES, QUESTIONS = "examples.npy", "questions.json"
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
 _NONE = (-1, -1)  # the place of an answer that is not there
 _BATCH = 16  # paragraphs that a process gets at a time
@@ -74,7 +74,7 @@ def read(path: Path) -> list[Paragraph]:
 
 
 def read_packed_json(path: Path) -> Any:
-    """Read a JSON file, which may be packed, such as predictions as SQuAD's and XTREME's scripts read them."""
+    """Read a JSON file, which may be packed."""
     with open_packed(path) as file:
         return json.loads(file.read())
 
@@ -93,15 +93,10 @@ def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Token
     questions = [question for paragraph in paragraphs for question in paragraph.questions]
     if not any(question.answers for question in questions):
         return {}
-    found = [
-        scores(predictions[question.id], (answer.text for answer in question.answers), of)
-        for question in questions
-        if question.id in predictions
-    ]
-    return {
-        "exact_match": 100 * sum(exact for exact, _ in found) / len(questions),
-        "f1": 100 * sum(f1 for _, f1 in found) / len(questions),
-    }
+    answered = [question for question in questions if question.id in predictions]
+    found = [scores(predictions[one.id], (answer.text for answer in one.answers), of) for one in answered]
+    sums = map(sum, zip(*found)) if found else (0, 0)
+    return {name: 100 * value / len(questions) for name, value in zip(("exact_match", "f1"), sums)}
 
 
 def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], str]:
@@ -134,30 +129,24 @@ class Encoder:
                 "Prepare the corpus with --profile sentencepiece."
             )
         self._tokenizer = corpus.tokenizer()
-        self._repair, self._keep = REPAIR in stages, KEEP_WHITE_SPACE in stages
+        self._repair = REPAIR in stages
+        self._keep = KEEP_WHITE_SPACE in stages and not self._repair
 
     def __call__(self, text: str) -> Pieces:
         """Return the pieces of a text, and the characters of the text that each stands for."""
-        clean, position = self._clean(text)
-        numbers, begin, end = self._tokenizer.pieces(clean)
-        if position is not None and len(numbers):
-            blank = begin == end
-            begin, end = np.where(blank, position[end - 1] + 1, position[begin * ~blank]), position[end - 1] + 1
-        return Pieces(numbers, begin, end)
-
-    def numbers(self, text: str) -> np.ndarray:
-        """Return the numbers of a text's pieces without their characters, which is much faster."""
-        return np.array(self._tokenizer(self._clean(text)[0]), dtype=np.int64)
-
-    def _clean(self, text: str) -> tuple[str, np.ndarray | None]:
-        """Return the text without broken characters, and where each character stood; None for unchanged places."""
         if text.isprintable() and "\ufffd" not in text:
-            return text, None
-        if self._repair:
-            kept = [(i, c) for i, c in enumerate(" " if c.isspace() else repaired(c) for c in text) if c]
-            return "".join(c for _, c in kept), np.array([i for i, _ in kept], dtype=np.int64)
-        spaces = "\r\n" if self._keep else "".join(filter(str.isspace, text))
-        return "".join(" " if c in spaces else c if c.isspace() else mark(c) for c in text), None
+            return self._tokenizer.pieces(text)
+        kept = [(place, new) for place, old in enumerate(text) if (new := self._character(old))]
+        numbers, begin, end = self._tokenizer.pieces("".join(new for _, new in kept))
+        position = np.array([place for place, _ in kept] or [0])
+        blank, last = begin == end, position[end - 1] + 1
+        return Pieces(numbers, np.where(blank, last, position[begin * ~blank]), last)
+
+    def _character(self, character: str) -> str:
+        """Return the character that the corpus has in place of one, or none."""
+        if character.isspace():
+            return character if self._keep and character not in "\r\n" else " "
+        return repaired(character) if self._repair else mark(character)
 
 
 @cache
@@ -187,10 +176,11 @@ def prepare(
             own = split.removeprefix("test-") if split.startswith("test-") else language
             about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": own}
             if not (out / split).exists():
-                _prepare_split(split, path, corpus, about, out / split, map_)
+                with atomic(out / split) as part, unchanged([path]):
+                    _write_split(split, path, corpus, about, part, map_)
 
             reports[split] = report = read_json(out / split / REPORT)
-            if (report["sha256"], report["language"]) != (about["sha256"], own):
+            if any(report[name] != about[name] for name in ("sha256", "language")):
                 raise UserError(
                     f"{out / split} was made from {report['file']} in {report['language']}. Delete it first."
                 )
@@ -198,21 +188,19 @@ def prepare(
         return reports
 
 
-def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, str], out: Path, map_: Map) -> None:
-    """Write the folder of a split."""
+def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str], out: Path, map_: Map) -> None:
+    """Write the files of a split, whose report begins with what is known `about` it."""
     paragraphs, symbols = read(path), len(read_symbols(corpus.dictionary))
     sizes = {"context": symbols, "question": symbols, "begin": _CHARACTERS, "end": _CHARACTERS}
     counts, examples, numbers = Counter(contexts=len(paragraphs)), [], count()
-    with atomic(out) as folder, ExitStack() as stack:
-        folder.mkdir()
-        packed, plain = stack.enter_context(open_packed(path)), stack.enter_context((folder / QUESTIONS).open("wb"))
+    out.mkdir()
+    with open_packed(path) as packed, (out / QUESTIONS).open("wb") as plain:
         shutil.copyfileobj(packed, plain)
 
-        add = {name: stack.enter_context(writer(folder / name, size)) for name, size in sizes.items()}
+    with ExitStack() as stack:
+        add = {name: stack.enter_context(writer(out / name, size)) for name, size in sizes.items()}
         encoded = chain.from_iterable(map_(partial(_encode, corpus.folder), batches(paragraphs, _BATCH)))
-        bar = tqdm(encoded, split, len(paragraphs), disable=None, unit=" paragraphs")
-
-        for place, (context, questions) in enumerate(bar):
+        for place, (context, questions) in enumerate(tqdm(encoded, split, len(paragraphs), disable=None)):
             for name, values in zip(("context", "begin", "end"), context):
                 add[name](values)
             counts["pieces"] += len(context.numbers)
@@ -224,8 +212,8 @@ def _prepare_split(split: str, path: Path, corpus: Manifest, about: dict[str, st
                     add["question"](pieces)
                     examples.append((number, place, *target))
 
-        np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
-        write_json(folder / REPORT, {**about, "kept": len(examples), "counts": counts})
+    np.save(out / EXAMPLES, np.array(examples, dtype=np.int64))
+    write_json(out / REPORT, {**about, "kept": len(examples), "counts": counts, "checksums": checksums(out)})
 
 
 def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int], str]]]]:
@@ -238,15 +226,13 @@ def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tup
     encoder, found = encoder_of(corpus), []
     for paragraph in batch:
         context = encoder(paragraph.context)
-
         questions = []
         for question in paragraph.questions:
-            pieces = encoder.numbers(question.text)
+            pieces = encoder(question.text).numbers
             target, reason = _target(paragraph.context, context, question)
             if not reason and not len(pieces):
                 target, reason = _NONE, "the question is empty"
             questions.append((pieces, target, reason))
-
         found.append((context, questions))
     return found
 
@@ -255,12 +241,9 @@ def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int
     """Return the first and last piece of the first answer, or why there are none."""
     if not question.answers:
         return _NONE, "no answer"
-
-    answer = question.answers[0]
-    text = answer.text
-    if answer.start < 0 or context[answer.start : answer.start + len(text)] != text:
+    text, start = question.answers[0]
+    if start < 0 or not context.startswith(text, start):
         return _NONE, "the answer does not stand at its start"
-
-    begin = answer.start + len(text) - len(text.lstrip())
-    span = pieces.span(begin, answer.start + len(text.rstrip()) - 1) if text.strip() else None
+    begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
+    span = pieces.span(begin, end - 1) if begin < end else None
     return (span, "") if span else (_NONE, "no piece holds the answer")

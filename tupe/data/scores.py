@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
 
-RULES = ("squad", "mlqa")
 Tokens = Callable[[str], list[str]]
 
 #: The languages of MLQA's contexts, with a pattern of their articles; None for those without.
@@ -30,13 +29,22 @@ _CHINESE = re.compile("[\u4e00-\u9fa5]|[^\\s\u4e00-\u9fa5]+")  # every character
 
 @cache
 def tokens(rules: str, language: str) -> Tokens:
-    """Make the function that splits a text into the tokens that are compared.
+    """Make the function that lower-cases a text, deletes punctuation and articles, and splits what is left.
 
     SQuAD's rules are English, whatever the language of the context is.
     """
-    if rules == "squad":
-        return _tokens(string.punctuation, _ARTICLES["en"], str.split)
-    return _tokens(_punctuation(), _ARTICLES[language], _CHINESE.findall if language == "zh" else str.split)
+    punctuation, articles, split = string.punctuation, _ARTICLES["en"], str.split
+    if rules == "mlqa":
+        of_unicode = (c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c).startswith("P"))
+        punctuation, articles = punctuation + "".join(of_unicode), _ARTICLES[language]
+        split = _CHINESE.findall if language == "zh" else split
+    deleted = dict.fromkeys(map(ord, punctuation))
+
+    def function(text: str) -> list[str]:
+        text = text.lower().translate(deleted)
+        return split(re.sub(articles, " ", text) if articles else text)
+
+    return function
 
 
 def scores(prediction: str, answers: Iterable[str], of: Tokens) -> tuple[bool, float]:
@@ -50,22 +58,3 @@ def _f1(prediction: list[str], answer: list[str]) -> float:
     """Compute the F1 of two bags, `2 same / (|prediction| + |answer|)`."""
     same = sum((Counter(prediction) & Counter(answer)).values())
     return 2 * same / (len(prediction) + len(answer)) if same else 0.0
-
-
-def _tokens(punctuation: str, articles: str | None, split: Tokens) -> Tokens:
-    """Make the function that lower-cases, deletes punctuation and articles, and splits what is left."""
-    deleted = dict.fromkeys(map(ord, punctuation))
-    pattern = articles and re.compile(articles)
-
-    def function(text: str) -> list[str]:
-        text = text.lower().translate(deleted)
-        return split(pattern.sub(" ", text) if pattern else text)
-
-    return function
-
-
-@cache
-def _punctuation() -> str:
-    """List all punctuation, Unicode's and ASCII's."""
-    characters = map(chr, range(sys.maxunicode + 1))
-    return string.punctuation + "".join(c for c in characters if unicodedata.category(c).startswith("P"))

@@ -10,7 +10,8 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.batches import LengthWindows, Sized
-from tupe.data.questions import EXAMPLES, QUESTIONS, REPORT, Paragraph, Question, read
+from tupe.data.manifest import REPORT
+from tupe.data.questions import EXAMPLES, QUESTIONS, Paragraph, Question, read
 from tupe.data.scores import scores, tokens
 from tupe.util import read_json
 
@@ -47,14 +48,11 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     _, starts, lengths = windows(np.array([tokens]), np.array([capacity]), stride)
 
     piece = np.arange(tokens)
-    latest = np.minimum(piece // stride, len(starts) - 1)
-    window = latest[:, None] - np.arange(-(-capacity // stride))[::-1]  # (m, all that a piece may be in), rising
-
-    place, length = piece[:, None] - starts[np.maximum(window, 0)], lengths[np.maximum(window, 0)]
+    place, length = piece - starts[:, None], lengths[:, None]  # (windows, tokens)
     around = np.minimum(place, length - 1 - place) + 0.01 * length
-    around[(window < 0) | (place >= length)] = -1
+    around[(place < 0) | (place >= length)] = -1
 
-    best = window[piece, around.argmax(1)]  # (m,)
+    best = around.argmax(0)  # (tokens,)
     counts = np.zeros((len(starts), capacity), dtype=bool)
     counts[best, piece - starts[best]] = True
     return counts
@@ -79,18 +77,17 @@ class QuestionWindows(LengthWindows, Sized):
         report = read_json(folder / REPORT)
         self.tokens = tokens(report["rules"], report["language"])
 
-        self._context, self._question = (self._indexed(name) for name in ("context", "question"))
-        self._begins, self._ends = map(self._indexed, ("begin", "end"))
-
+        files = (MMapIndexedDataset(str(folder / name)) for name in ("context", "question", "begin", "end"))
+        self._context, self._question, self._begins, self._ends = files
         examples = np.load(folder / EXAMPLES, allow_pickle=False)
         self.number, self._place, *target = examples.T  # numbers of the question and paragraph in the file
 
-        self._asked = np.minimum(self._question.sizes, cfg.max_query)
-        pieces = self._context.sizes[self._place]
         special = 2 + separators
+        self._asked = np.minimum(self._question.sizes, cfg.max_query)
         self._capacity = cfg.max_positions - special - self._asked
-        self._example, self._start, self._length = windows(pieces, self._capacity, cfg.doc_stride)
-
+        self._example, self._start, self._length = windows(
+            self._context.sizes[self._place], self._capacity, cfg.doc_stride
+        )
         first, last = (side[self._example] - self._start for side in target)
         whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
         self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
@@ -100,32 +97,24 @@ class QuestionWindows(LengthWindows, Sized):
                 setattr(self, name, getattr(self, name)[whole])
         self.sizes = special + self._asked[self._example] + self._length
 
-    def _indexed(self, name: str) -> MMapIndexedDataset:
-        """Open fairseq's binary data of the split."""
-        return MMapIndexedDataset(str(self._folder / name))
-
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Return a window: its tokens, the places of the answer, and in evaluation where an answer may be."""
         example, begin = self._example[index], self._begin(index)
-        start, length = self._start[index], self._length[index]
+        start, length, place = self._start[index], self._length[index], self._place[example]
 
         bos, eos = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
         question = self._question[example][: self._asked[example]].long()
-        window = self._context[self._place[example]][start : start + length].long()
-
+        window = self._context[place][start : start + length].long()
         item = {
             "id": index,
             "source": torch.cat([bos, question, *[eos] * self._separators, window, eos]),
             "target": self._target[index] + begin if self._target[index][0] >= 0 else np.zeros(2, dtype=np.int64),
         }
-
         if not self.training:
-            pieces = int(self._context.sizes[self._place[example]])
-            counts = maximum_context(pieces, int(self._capacity[example]), self._cfg.doc_stride)
-
-            place = self._place[example]
+            stride = self._cfg.doc_stride
+            counts = maximum_context(int(self._context.sizes[place]), int(self._capacity[example]), stride)
             filled = (self._begins[place] < self._ends[place]).numpy()[start : start + length]
-            item["may_begin"] = np.flatnonzero(counts[start // self._cfg.doc_stride][:length] & filled) + begin
+            item["may_begin"] = np.flatnonzero(counts[start // stride][:length] & filled) + begin
             item["context"] = (int(begin), int(begin + length))
         return item
 

@@ -2,8 +2,8 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
+from tupe.data.documents import unchanged
 from tupe.data.glue.tasks import MANIFEST, Split, Task, fields_of
-from tupe.data.manifest import Manifest
+from tupe.data.manifest import Manifest, checksums
 from tupe.data.parallel import Map, batches
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, Tokenizer, read_symbols
@@ -96,20 +97,22 @@ def prepare(tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, map_
     """
     found = [(task, files_of(task, glue)) for task in tasks]  # all, before the first is written
     for task, files in found:
-        folder = out / task.name
+        path = out / task.name / MANIFEST
+        content = read_json(path) if path.is_file() else {}
 
-        named = {
-            split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()
-        }
-        made_of = {"files": named, **corpus.described()}
-
-        content = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
-        if content.get("made_of") != made_of:
-            with atomic(folder, overwrite=bool(content)) as part:
-                splits = {split.name: _write(part, task, split, path, corpus, map_) for split, path in files.items()}
-                _write_dictionaries(part, task, corpus)
-                content = {"task": asdict(task), "made_of": made_of, "splits": splits}
-                write_json(part / MANIFEST, content)
+        with unchanged(files.values()):
+            named = {
+                split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
+                for split, file in files.items()
+            }
+            made_of = {"files": named, **corpus.described()}
+            if content.get("made_of") != made_of:
+                with atomic(path.parent, overwrite=bool(content)) as part:
+                    splits = {
+                        split.name: _write(part, task, split, file, corpus, map_) for split, file in files.items()
+                    }
+                    content = {"task": asdict(task), "made_of": made_of, "splits": splits, "checksums": checksums(part)}
+                    write_json(part / MANIFEST, content)
 
         for split in files:
             numbers = ", ".join(f"{number:,} {what}" for what, number in content["splits"][split.name].items())
@@ -118,47 +121,39 @@ def prepare(tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, map_
 
 
 def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest, map_: Map) -> Counter:
-    """Write the texts of a file and its labels, if it has some; return what became of its rows."""
-    counts = Counter()
+    """Write the texts of a file, its labels if it has some, and the dictionaries; return what became of its rows."""
+    counts, labels = Counter(), []
     found = rows(path, task, split, counts)
     bar = tqdm(found, f"{task.name} {split.name}", disable=None, unit=" rows")
 
     symbols = len(read_symbols(corpus.dictionary))
-    prefixes = [folder / f"input{side}" / split.name for side in range(len(task.texts))]
+    sides = [folder / f"input{side}" for side in range(len(task.texts))]
     with ExitStack() as stack:
-        add = [stack.enter_context(writer(prefix, symbols)) for prefix in prefixes]
-        add_label = stack.enter_context(_labels(folder / "label" / split.name, task)) if split.labelled else None
-
+        add = [stack.enter_context(writer(side / split.name, symbols)) for side in sides]
         for batch in map_(partial(_encode, corpus.folder), batches(bar, _BATCH)):
             for texts, label in batch:
+                labels.append(label)
                 for add_text, tokens in zip(add, texts):
                     add_text([*tokens, EOS])
-                if add_label:
-                    add_label(label)
+
+    for side in sides:
+        shutil.copyfile(corpus.dictionary, side / DICTIONARY)
+    _write_labels(folder / "label", split, task.classes, labels)
     return counts
 
 
-@contextmanager
-def _labels(prefix: Path, task: Task) -> Iterator[Callable[[str], object]]:
-    """Yield the function that writes a label: a class as fairseq's binary data, a score as text."""
-    if task.classes:
-        number_of = {name: number for number, name in enumerate(task.classes, len(FAIRSEQ_SYMBOLS))}
-        with writer(prefix, len(FAIRSEQ_SYMBOLS) + len(task.classes)) as add:
-            yield lambda label: add([number_of[label], EOS])
-    else:
-        prefix.parent.mkdir(parents=True, exist_ok=True)
-        with prefix.with_name(f"{prefix.name}.label").open("w") as file:
-            yield lambda label: file.write(f"{label}\n")
-
-
-def _write_dictionaries(folder: Path, task: Task, corpus: Manifest) -> None:
-    """Write `dict.txt` of the texts and of the classes."""
-    for number in range(len(task.texts)):
-        shutil.copyfile(corpus.dictionary, folder / f"input{number}" / DICTIONARY)
-    if task.classes:  # for files without labels too: it names the classes of predictions
-        (folder / "label").mkdir(exist_ok=True)
-        classes = "".join(f"{name} 1\n" for name in task.classes)
-        (folder / "label" / DICTIONARY).write_text(classes, encoding="utf-8")
+def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: list[str]) -> None:
+    """Write labels, classes as fairseq's binary data with a dictionary, which names predictions too; scores as text."""
+    folder.mkdir(exist_ok=True)
+    if classes:
+        (folder / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")
+    if classes and split.labelled:
+        first = len(FAIRSEQ_SYMBOLS)
+        with writer(folder / split.name, first + len(classes)) as add:
+            for label in labels:
+                add([first + classes.index(label), EOS])
+    elif split.labelled:
+        (folder / f"{split.name}.label").write_text("".join(f"{label}\n" for label in labels))
 
 
 def _encode(corpus: Path, batch: list[Row]) -> list[Row]:

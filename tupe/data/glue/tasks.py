@@ -1,15 +1,15 @@
 """Table of the tasks of GLUE and XNLI, and their files; a YAML file adds rows of one's own (docs/finetuning.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from tupe.data.languages import TEST_LANGUAGES
+from tupe.data.manifest import NAME as MANIFEST
+from tupe.data.manifest import inside
 from tupe.util import read_json
-
-MANIFEST = "manifest.json"  # in the folder of a prepared task
 
 
 @dataclass(frozen=True)
@@ -36,128 +36,103 @@ class Task:
     scale: float | None = None  # the highest score; a score divided by it is in [0, 1]
 
 
-def _splits(
-    folder: str, labelled: str, test: str, rows: tuple[int, int, int], header: bool = True
-) -> tuple[Split, ...]:
-    columns = tuple(labelled.split("|"))
-    return (
-        Split("train", (f"{folder}/train.tsv",), columns, rows[0], header),
-        Split("valid", (f"{folder}/dev.tsv",), columns, rows[1], header),
-        Split("test", (f"{folder}/test.tsv",), tuple(test.split("|")), rows[2], labelled=False),
+def _split(name: str, files: str, columns: str, rows: int = 0, header: bool = True, labelled: bool = True) -> Split:
+    """Return a file of a task; `files` and `columns` stand between bars."""
+    return Split(name, tuple(files.split("|")), tuple(columns.split("|")), rows, header, labelled)
+
+
+def _task(
+    name: str,
+    labelled: str,
+    test: str,
+    rows: tuple[int, int, int],
+    texts: str,
+    label: str = "label",
+    classes: tuple[str, ...] = (),
+    scale: float | None = None,
+    header: bool = True,
+) -> Task:
+    """Return a task of three files; only the test set has other columns, and always a header."""
+    splits = (
+        _split("train", f"{name}/train.tsv", labelled, rows[0], header),
+        _split("valid", f"{name}/dev.tsv", labelled, rows[1], header),
+        _split("test", f"{name}/test.tsv", test, rows[2], labelled=False),
     )
+    return Task(name, splits, tuple(texts.split("|")), label, classes, scale=scale)
 
 
-def _languages(name: str, kind: str, rows: int) -> tuple[Split, ...]:
-    """Return a file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
-    return tuple(
-        Split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False)
-        for language in TEST_LANGUAGES["XNLI"]
-    )
+def _languages(name: str, kind: str, rows: int) -> Iterator[Split]:
+    """Yield a file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
+    for language in TEST_LANGUAGES["XNLI"]:
+        yield _split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False)
 
 
-def _xnli(file: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/{file}.tsv" for folder in ("XNLI", "xnli"))
+def _xnli(file: str) -> str:
+    return f"XNLI/{file}.tsv|xnli/{file}.tsv"
 
 
-_XNLI = ("sentence1", "sentence2", "gold_label")
-_PAIR = ("sentence1", "sentence2")
+_XNLI = "sentence1|sentence2|gold_label"
+_PAIR = "sentence1|sentence2"
 _MRPC = "#1 ID|#2 ID|#1 String|#2 String"
-_STS = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
+_STS = f"index|genre|filename|year|old_index|source1|source2|{_PAIR}"
+_QQP = "question1|question2"
 _MNLI = (
-    "index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
-    "|sentence1|sentence2"
+    f"index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse|{_PAIR}"
 )
-_MNLI_TRAIN = tuple(f"{_MNLI}|label1|gold_label".split("|"))
-_MNLI_VALID = tuple(f"{_MNLI}|label1|label2|label3|label4|label5|gold_label".split("|"))
-_MNLI_TEST = tuple(_MNLI.split("|"))
+_MNLI_TRAIN = _split("train", "MNLI/train.tsv", f"{_MNLI}|label1|gold_label", 392702)
+_MNLI_VALID = f"{_MNLI}|label1|label2|label3|label4|label5|gold_label"
+_AX = "diagnostic/diagnostic.tsv|AX/diagnostic.tsv|AX/AX.tsv|AX/test.tsv|AX.tsv"
 _BINARY = ("0", "1")
 _ENTAILMENT = ("not_entailment", "entailment")
 _INFERENCE = ("contradiction", "neutral", "entailment")
 
 _TASKS = (
-    Task(
-        "CoLA",
-        _splits("CoLA", "source|label|mark|sentence", "index|sentence", (8551, 1043, 1063), header=False),
-        ("sentence",),
+    _task(
+        *("CoLA", "source|label|mark|sentence", "index|sentence", (8551, 1043, 1063), "sentence"),
         classes=_BINARY,
+        header=False,
     ),
-    Task(
-        "SST-2",
-        _splits("SST-2", "sentence|label", "index|sentence", (67349, 872, 1821)),
-        ("sentence",),
-        classes=_BINARY,
-    ),
-    Task(
-        "MRPC",
-        _splits("MRPC", f"Quality|{_MRPC}", f"index|{_MRPC}", (3668, 408, 1725)),
-        ("#1 String", "#2 String"),
-        "Quality",
-        _BINARY,
-    ),
-    Task("STS-B", _splits("STS-B", f"{_STS}|score", _STS, (5749, 1500, 1379)), _PAIR, "score", scale=5.0),
-    Task(
-        "QQP",
-        _splits(
-            "QQP", "id|qid1|qid2|question1|question2|is_duplicate", "id|question1|question2", (363846, 40430, 390965)
-        ),
-        ("question1", "question2"),
-        "is_duplicate",
-        _BINARY,
+    _task("SST-2", "sentence|label", "index|sentence", (67349, 872, 1821), "sentence", classes=_BINARY),
+    _task("MRPC", f"Quality|{_MRPC}", f"index|{_MRPC}", (3668, 408, 1725), "#1 String|#2 String", "Quality", _BINARY),
+    _task("STS-B", f"{_STS}|score", _STS, (5749, 1500, 1379), _PAIR, "score", scale=5.0),
+    _task(
+        *("QQP", f"id|qid1|qid2|{_QQP}|is_duplicate", f"id|{_QQP}", (363846, 40430, 390965), _QQP),
+        *("is_duplicate", _BINARY),
     ),
     Task(
         "MNLI",
         (
-            Split("train", ("MNLI/train.tsv",), _MNLI_TRAIN, 392702),
-            Split("valid", ("MNLI/dev_matched.tsv",), _MNLI_VALID, 9815),
-            Split("valid1", ("MNLI/dev_mismatched.tsv",), _MNLI_VALID, 9832),
-            Split("test", ("MNLI/test_matched.tsv",), _MNLI_TEST, 9796, labelled=False),
-            Split("test1", ("MNLI/test_mismatched.tsv",), _MNLI_TEST, 9847, labelled=False),
+            _MNLI_TRAIN,
+            _split("valid", "MNLI/dev_matched.tsv", _MNLI_VALID, 9815),
+            _split("valid1", "MNLI/dev_mismatched.tsv", _MNLI_VALID, 9832),
+            _split("test", "MNLI/test_matched.tsv", _MNLI, 9796, labelled=False),
+            _split("test1", "MNLI/test_mismatched.tsv", _MNLI, 9847, labelled=False),
         ),
-        _PAIR,
+        ("sentence1", "sentence2"),
         "gold_label",
         _INFERENCE,
     ),
-    Task(
-        "QNLI",
-        _splits("QNLI", "index|question|sentence|label", "index|question|sentence", (104743, 5463, 5463)),
-        ("question", "sentence"),
-        classes=_ENTAILMENT,
+    _task(
+        *("QNLI", "index|question|sentence|label", "index|question|sentence", (104743, 5463, 5463)),
+        *("question|sentence", "label", _ENTAILMENT),
     ),
-    Task(
-        "RTE",
-        _splits("RTE", "index|sentence1|sentence2|label", "index|sentence1|sentence2", (2490, 277, 3000)),
-        _PAIR,
-        classes=_ENTAILMENT,
-    ),
-    Task(
-        "WNLI",
-        _splits("WNLI", "index|sentence1|sentence2|label", "index|sentence1|sentence2", (635, 71, 146)),
-        _PAIR,
-        classes=_BINARY,
-    ),
-    Task(
-        "AX",  # predicted by a model fine-tuned on MNLI
-        (
-            Split(
-                "test",
-                ("diagnostic/diagnostic.tsv", "AX/diagnostic.tsv", "AX/AX.tsv", "AX/test.tsv", "AX.tsv"),
-                ("index", "sentence1", "sentence2"),
-                1104,
-                labelled=False,
-            ),
-        ),
-        _PAIR,
+    _task("RTE", f"index|{_PAIR}|label", f"index|{_PAIR}", (2490, 277, 3000), _PAIR, classes=_ENTAILMENT),
+    _task("WNLI", f"index|{_PAIR}|label", f"index|{_PAIR}", (635, 71, 146), _PAIR, classes=_BINARY),
+    Task(  # predicted by a model fine-tuned on MNLI
+        "AX",
+        (_split("test", _AX, f"index|{_PAIR}", 1104, labelled=False),),
+        ("sentence1", "sentence2"),
         classes=_INFERENCE,
     ),
-    Task(
-        "XNLI",  # MNLI's training data, tested in 15 languages
+    Task(  # MNLI's training data, tested in 15 languages
+        "XNLI",
         (
-            Split("train", ("MNLI/train.tsv",), _MNLI_TRAIN, 392702),
-            Split("valid", _xnli("dev-en"), _XNLI, 2490, header=False),
+            _MNLI_TRAIN,
+            _split("valid", _xnli("dev-en"), _XNLI, 2490, header=False),
             *_languages("valid", "dev", 2490),
             *_languages("test", "test", 5010),
         ),
-        _PAIR,
+        ("sentence1", "sentence2"),
         "gold_label",
         _INFERENCE,
         synonyms=(("contradictory", "contradiction"),),  # in translated training data
@@ -203,6 +178,8 @@ def prepared_task(folder: Path) -> Task:
     if name in TASKS:
         return TASKS[name]
     row = read_json(folder / MANIFEST)["task"]
+    for named in (row, *row["splits"]):
+        inside(folder, named["name"])  # predictions are called by it
     return Task(**{**row, "splits": tuple(Split(**split) for split in row["splits"])})
 
 
