@@ -182,6 +182,17 @@ def test_done_is_done(text, tmp_path, capsys):
     assert "was begun with inputs = " in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
 
 
+def test_an_input_that_grows_while_it_is_read(text, tmp_path, capsys, monkeypatch):
+    def growing(path, book, read=corpus.documents_of):
+        yield from read(path, book)
+        with (text / "a.txt").open("a") as file:
+            file.write("one more line\n")
+
+    monkeypatch.setattr(corpus, "documents_of", growing)
+    assert "a.txt changed while it was read" in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
+    assert not (tmp_path / "out" / corpus.WORK / "read").exists()
+
+
 def test_lines_with_too_many_rare_words_go(tmp_path):
     lines = ["the cat sat"] * 5 + ["the cat sat the cat sat", "the cat ozymandias", "the cat sat ozymandias", "sat"]
     (tmp_path / "text.txt").write_text("\n".join([*lines, "", "the cat", "", "the cat"]))

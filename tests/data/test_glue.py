@@ -10,7 +10,8 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.glue.tasks import TASKS
-from tupe.data.manifest import Manifest
+from tupe.data.manifest import Manifest, check_files
+from tupe.util import UserError
 
 TEXTS = [
     "Anna sees the house, Bob!",
@@ -109,6 +110,14 @@ def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, 
     assert capsys.readouterr().out == said.replace("CoLA   valid  rows: 8 kept", "CoLA   valid  rows: 9 kept") != said
     assert (tmp_path / "out/WNLI").stat().st_ino == before["WNLI"]
     assert (tmp_path / "out/CoLA").stat().st_ino != before["CoLA"]
+
+
+def test_labels_of_another_task_are_seen(made, tmp_path):
+    copy = shutil.copytree(made / "STS-B", tmp_path / "STS-B")
+    check_files(copy)
+    (copy / "label/valid.label").write_text("0.5\n" * 8)
+    with pytest.raises(UserError, match=r"valid\.label is not the file that was prepared"):
+        check_files(copy)
 
 
 def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):

@@ -2,13 +2,16 @@
 
 import json
 import lzma
+import shutil
 
 import numpy as np
+import pytest
 
 from tests.data.conftest import LINES, squad, write_json
 from tupe.cli.main import main
-from tupe.data.manifest import DICTIONARY, REPORT
+from tupe.data.manifest import DICTIONARY, REPORT, check_files
 from tupe.data.questions import Answer, read
+from tupe.util import UserError
 
 GOOD = squad(
     (LINES["en"], [("a", " What stands?", "old house"), ("b", "Where?", "New York", "York"), ("c", "", "sea")]),
@@ -59,6 +62,10 @@ def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
     prepare(corpus, out, f"train={path}", "--rules", "mlqa", code=1)
     assert "was begun with rules = squad, not mlqa" in capsys.readouterr().err
     assert (out / DICTIONARY).read_bytes() == (corpus / DICTIONARY).read_bytes()
+    check_files(out)
+    shutil.copyfile(out / "train/begin.bin", out / "test-zh/end.bin")
+    with pytest.raises(UserError, match=r"test-zh/end\.bin is not the file that was prepared"):
+        check_files(out)
 
 
 def test_test_sets_without_answers_can_be_prepared(corpus, tmp_path, capsys):

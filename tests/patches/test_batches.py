@@ -39,6 +39,14 @@ def test_folders_of_two_dictionaries(corpus, train, tmp_path):
         train(tmp_path, data=f"{corpus}:{second}")
 
 
+def test_another_file_than_was_prepared(corpus, train, tmp_path):
+    copy = folder_with(corpus, tmp_path / "data", *(path.name for path in corpus.iterdir()))
+    (copy / "manifest.json").unlink(missing_ok=True)
+    (copy / "manifest.json").write_text('{"checksums": {"valid.bin": "0"}}')
+    with pytest.raises(UserError, match=rf"^{copy}/valid\.bin is not the file that was prepared"):
+        train(tmp_path, data=copy)
+
+
 def test_training_says_how_many_tokens_it_skips(corpus, train, tmp_path, caplog):
     """Lines that do not fit into a block, as fairseq fills it: each would be a block of its own, which is too long."""
     data = data_utils.load_indexed_dataset(str(corpus / "train"))  # kept: `sizes` is memory that it unmaps

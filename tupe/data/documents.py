@@ -7,7 +7,7 @@ import json
 import lzma
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -120,7 +120,7 @@ def _lines(path: Path, book: bool) -> Iterator[str | None]:
 
 
 @contextmanager
-def unchanged(paths: Collection[Path]) -> Iterator[None]:
+def unchanged(paths: Iterable[Path]) -> Iterator[None]:
     """Raise a `UserError` at the end of the block if a file was written to while it was read."""
     before = [(path, path.stat()) for path in paths]
     yield

@@ -129,19 +129,15 @@ class SentencePieceTokenizer:
         """Return the pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
         found = self._model.encode(text, return_type="offset_mapping")
         ids = np.array(found["ids"], dtype=np.int64)
-        span = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2)
-        begin, end = span[:, 0], span[:, 1]
-
+        begin, end = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2).T
         filled = np.flatnonzero(end > begin)
         if not len(filled):
-            return Pieces(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+            return Pieces(*np.zeros((3, 0), dtype=np.int64))
         # a piece without characters is made of the same ones as the next piece that has some
         source = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
-
         blank = (ids == self._blank) & (end > begin)
         begin, end = begin[source], end[source]
-        begin[blank] = end[blank]
-        return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
+        return Pieces(np.array(self._numbers, dtype=np.int64)[ids], np.where(blank, end, begin), end)
 
 
 class JsonTokenizer:
@@ -152,7 +148,11 @@ class JsonTokenizer:
     """
 
     def __init__(self, path: Path, dictionary: Path) -> None:
-        self._tokenizer = open_json(path)
+        import tokenizers
+
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         self.symbols = read_symbols(dictionary)
         ids = self._tokenizer.get_vocab(with_added_tokens=False)
         self._numbers = dict(zip(ids.values(), _numbers(list(ids), self.symbols)))
@@ -163,11 +163,10 @@ class JsonTokenizer:
     def pieces(self, text: str) -> Pieces:
         """Return the pieces of a text; bytes of one character all have that character."""
         found = self._tokenizer.encode(text, add_special_tokens=False)
-        span = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
-        begin, end = span[:, 0].copy(), span[:, 1]
+        begin, end = np.array(found.offsets, dtype=np.int64).reshape(-1, 2).T
         blank = np.array([text[b:e].isspace() for b, e in found.offsets], dtype=bool)
-        begin[blank] = end[blank]
-        return Pieces(np.array([self._numbers[number] for number in found.ids], dtype=np.int64), begin, end)
+        numbers = np.array([self._numbers[number] for number in found.ids], dtype=np.int64)
+        return Pieces(numbers, np.where(blank, end, begin), end)
 
     def decode(self, symbols: list[str]) -> str:
         """Return the text that symbols of the dictionary spell."""
@@ -178,16 +177,6 @@ class JsonTokenizer:
 Tokenizer = SentencePieceTokenizer | JsonTokenizer
 
 
-def open_json(path: Path):
-    """Open a `tokenizer.json` with the package `tokenizers`."""
-    import tokenizers
-
-    tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
 def open_tokenizer(path: Path) -> Tokenizer:
     """Open the tokenizer in a file of a corpus' folder, whose `dict.txt` has its symbols."""
     return (JsonTokenizer if path.name == JSON else SentencePieceTokenizer)(path, path.with_name(DICTIONARY))
@@ -195,9 +184,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 def _numbers(names: list[str], symbols: list[str]) -> list[int]:
     """Return the number of each piece in the dictionary; special symbols are unknown, as what it lacks is."""
-    numbers = {symbol: number for number, symbol in enumerate(symbols)}
-    special = {*FAIRSEQ_SYMBOLS, MASK}
-    return [
-        UNKNOWN_NUMBER if name in special or name.startswith("madeupword") else numbers.get(name, UNKNOWN_NUMBER)
-        for name in names
-    ]
+    special = (*FAIRSEQ_SYMBOLS, MASK)
+    known = (symbol not in special and not symbol.startswith("madeupword") for symbol in symbols)
+    numbers = {symbol: number for number, (symbol, is_piece) in enumerate(zip(symbols, known)) if is_piece}
+    return [numbers.get(name, UNKNOWN_NUMBER) for name in names]

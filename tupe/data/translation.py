@@ -17,8 +17,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
-from tupe.data.documents import open_packed
-from tupe.data.manifest import NAME
+from tupe.data.documents import open_packed, unchanged
+from tupe.data.manifest import NAME, checksums
 from tupe.data.parallel import Map, batches
 from tupe.data.text import unescape
 from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, train, write_dictionary
@@ -59,14 +59,14 @@ def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_:
         for split, named in prefixes.items()
         for number, prefix in enumerate(named)
     }
-    files = {name: {file.name: sha256(file) for file in pair} for name, pair in splits.items()}
-    with run_folder(out, {**asdict(settings), "files": files}):
-        if not (out / NAME).exists():
-            _vocabulary(out, splits["train"], settings)
-
-            counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
-            record = {"settings": asdict(settings), "files": files, "splits": counts}
-            write_json(out / NAME, record)
+    with unchanged(itertools.chain(*splits.values())):
+        files = {name: {file.name: sha256(file) for file in pair} for name, pair in splits.items()}
+        known = {"settings": asdict(settings), "files": files}
+        with run_folder(out, {**asdict(settings), "files": files}):
+            if not (out / NAME).exists():
+                _vocabulary(out, splits["train"], settings)
+                counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
+                write_json(out / NAME, {**known, "splits": counts, "checksums": checksums(out)})
     return read_json(out / NAME)
 
 
@@ -106,25 +106,22 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
     counts: Counter = Counter()
     (out / "text").mkdir(exist_ok=True)
     bar = tqdm(pairs(*files), name, disable=None, unit=" pairs")
-
     with ExitStack() as stack:
-        languages = "-".join(settings.languages)
-        prefixes = [out / f"{name}.{languages}.{language}" for language in settings.languages]
-        add = [stack.enter_context(writer(prefix, settings.vocab_size)) for prefix in prefixes]
-
-        texts = [out / "text" / f"{name}.{language}" for language in settings.languages if name != "train"]
-        texts = [stack.enter_context(text.open("w", encoding="utf-8")) for text in texts]
+        add, texts = [], []
+        for language in settings.languages:
+            prefix = out / f"{name}.{'-'.join(settings.languages)}.{language}"
+            add.append(stack.enter_context(writer(prefix, settings.vocab_size)))
+            if name != "train":
+                path = out / "text" / f"{name}.{language}"
+                texts.append(stack.enter_context(path.open("w", encoding="utf-8")))
 
         for batch, encoded in map_(partial(_encode, out / MODEL), batches(bar, _BATCH)):
             for text, lines in zip(texts, zip(*batch)):
                 text.writelines(f"{line}\n" for line in lines)
-
             for pair in encoded:
-                counts["pairs"] += 1
-                if name == "train" and not _is_kept(*map(len, pair), settings):
-                    counts["dropped"] += 1
-                    continue
-                for add_side, side in zip(add, pair):
+                kept = name != "train" or _is_kept(*map(len, pair), settings)
+                counts.update(pairs=1, **({} if kept else {"dropped": 1}))
+                for add_side, side in zip(add, pair if kept else ()):
                     add_side([*side, EOS])
     return dict(counts)
 

@@ -17,6 +17,7 @@ from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 
 from tupe.data.glue.tasks import training_file
+from tupe.data.manifest import check_files
 from tupe.patches.safe_load import safe_load
 from tupe.systems import system_fields
 from tupe.util import UserError, atomic
@@ -150,12 +151,17 @@ def refuse_mixed(trained: Mapping[str, Any], task: Any, checkpoint: object = "Th
             )
 
 
-def refuse_other_shards(data: str) -> None:
-    """Raise a `UserError` if a folder of `data` (`a:b:c`) has another dictionary than the first, which reads all."""
-    first, *others = map(Path, split_paths(data))
-    for other in others:
-        for path in first.glob("dict*.txt"):
-            there = other / path.name
+def check_data(data: str) -> None:
+    """Compare the folders of `data` (`a:b:c`) with their manifests, and their dictionaries with those of the first.
+
+    Raises:
+        UserError: a file changed since it was prepared, or would be read by the dictionary of another vocabulary.
+    """
+    folders = [Path(folder) for folder in split_paths(data)]
+    for folder in folders:
+        check_files(folder)
+        for path in folders[0].glob("dict*.txt"):
+            there = folder / path.name
             if there.exists() and Dictionary.load(str(there)).symbols != Dictionary.load(str(path)).symbols:
                 raise UserError(f"{there} has other symbols than {path}. Prepare all folders with one vocabulary.")
 

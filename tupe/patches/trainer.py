@@ -15,7 +15,7 @@ from fairseq.trainer import Trainer
 
 from tupe.patches import loop
 from tupe.patches.batches import put_dummy_batches_first
-from tupe.patches.checkpoints import check_checkpoint, record_facts, refuse_beside_whole, refuse_other_shards
+from tupe.patches.checkpoints import check_checkpoint, check_data, record_facts, refuse_beside_whole
 from tupe.patches.launch import refuse_to_train_alone
 from tupe.patches.optimizers import make_precision_consistent
 from tupe.patches.order import split_of
@@ -33,7 +33,8 @@ class TupeTrainer(Trainer):
             task.before_training(cfg)
         if getattr(cfg.model, "pretrained", None):  # the saved configuration has its fields, and needs it no more
             cfg.checkpoint.finetune_from_model, cfg.model.pretrained = cfg.model.pretrained, None
-        refuse_other_shards(getattr(cfg.task, "data", None) or "")
+        if (data := getattr(cfg.task, "data", None)) and cfg.distributed_training.distributed_rank == 0:
+            check_data(data)
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()
         record_facts(cfg, task)
