@@ -61,7 +61,7 @@ def a_name_outside(copy):
 def test_data_that_changed_since_they_were_prepared(change, copy):
     check_files(copy)
     change(copy)
-    with pytest.raises(UserError, match="not the file that was prepared|not in that folder"):
+    with pytest.raises(UserError, match=r"not the file that was prepared|not in that folder"):
         check_files(copy)
 
 
