@@ -13,14 +13,14 @@ import sentencepiece
 from tests.samples import write_manifest
 from tupe.data import tokenizers as vocabulary
 from tupe.data.text import PROFILES, repaired
-from tupe.data.tokenizers import UNKNOWN_NUMBER, open_tokenizer
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, UNKNOWN_NUMBER, open_tokenizer
 from tupe.models import TupeModel
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("transformers")
-from tokenizers import Regex, normalizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from tupe.hf.tokenizer import build_tokenizer, cleaning, tokenizer_config
+from tupe.hf.tokenizer import build_tokenizer, cleaning, imported_tokenizer, tokenizer_config
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +143,23 @@ def test_pairs_truncation_offsets(both, lines):
     padded = tokenizer([short, long], padding=True, return_tensors="pt")
     assert padded["input_ids"].eq(1).equal(padded["attention_mask"].eq(0))
     assert set(padded) == {"input_ids", "attention_mask"}
+
+
+def test_offsets_are_those_of_the_letters(both, tmp_path):
+    """Not of the space before a word, so that spans of entities begin where the words do."""
+    text = "she  lives in <url>, oslo"
+    spans = both[0](text, return_offsets_mapping=True)["offset_mapping"]
+    words = [text[a:b] for a, b in spans if text[a:b] not in ("", " ", "<url>")]  # a symbol's own space is a piece
+    assert not any(word != word.strip() for word in words)
+    assert {place for a, b in spans for place in range(a, b)} >= {n for n, c in enumerate(text) if c != " "}
+
+    symbols = [*FAIRSEQ_SYMBOLS, *"abco", "\u0120", "\u0120b"]  # of GPT-2's bytes: a space
+    made = Tokenizer(models.BPE({one: n for n, one in enumerate(symbols)}, [("\u0120", "b")], unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.save(str(tmp_path / "tokenizer.json"))
+    found = imported_tokenizer(tmp_path / "tokenizer.json", symbols, 2).encode("a boc")
+    assert found.tokens == ["<s>", "a", "\u0120b", "o", "c", "</s>"]
+    assert found.offsets[1:-1] == [(0, 1), (2, 3), (3, 4), (4, 5)]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -19,8 +19,6 @@ _UNREACHED = -1e4  # score of a symbol that no text has
 #: What `str.split` takes as white space, and what `tupe.data.text.repair` removes, as patterns of Oniguruma.
 _WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
 _VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
-#: What SentencePiece's own normalisation removes.
-_CONTROL = r"[\x{1}-\x{8}\x{b}\x{e}-\x{1f}\x{7f}\x{8f}\x{9f}]"
 _NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
 
 
@@ -56,10 +54,7 @@ def build_tokenizer(
         merges, fallback = _merges(normal), bool(of_bytes)
         tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=UNK, fuse_unk=True, byte_fallback=fallback))
     spec = proto.normalizer_spec
-    # Metaspace puts a space before the character at offset 0 alone, so one that would be removed there becomes it
-    removed = _NO_TEXT if "repair-characters" in (stages or ()) else _CONTROL
-    steps = [normalizers.Replace(Regex(rf"\A{removed}+"), " ")]
-    steps += [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
+    steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
     if spec.precompiled_charsmap:
         # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
         # would stay so. NFC alone puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
@@ -67,12 +62,16 @@ def build_tokenizer(
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
-    # Metaspace begins the first word with a space, but no symbol that stands there. Alone it stays as it is: the
-    # symbol itself goes through these steps too
-    steps += [normalizers.Replace(Regex(rf"\A{re.escape(symbol)}(?=.)"), f"\u2581{symbol}") for symbol in own]
+    # a symbol has its own space behind a space and at the start of a text, and a mark before letters that follow it
+    symbol = "|".join(map(re.escape, own or [_NONE]))
+    steps += [normalizers.Replace(Regex(rf"(?<= )(?={symbol})|\A(?=(?:{symbol}).)"), "\u2581")]
+    steps += [normalizers.Replace(Regex(rf"(?<={symbol})(?=[^ ])"), _NONE)]
     tokenizer.normalizer = normalizers.Sequence(steps)
     whole_words = proto.trainer_spec.split_by_whitespace
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=whole_words)
+    # words without the space before them, so that offsets are those of their letters
+    words = [pre_tokenizers.Split(" ", "removed")] if whole_words else []
+    words += [pre_tokenizers.Metaspace(prepend_scheme="always", split=whole_words)]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*words, pre_tokenizers.Split(f"\u2581{_NONE}", "removed")])
     spaces = decoders.Metaspace(prepend_scheme="first", split=whole_words)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if of_bytes else spaces
     _register(tokenizer, symbols, pair_separators)
@@ -84,11 +83,15 @@ def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> N
     """Put the special symbols around a text and between those of a pair, and make them of a text that spells them."""
     from tokenizers import AddedToken, processors
 
-    tokenizer.post_processor = processors.TemplateProcessing(
+    around = processors.TemplateProcessing(
         single=f"{BOS} $A {EOS}",
         pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
         special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
     )
+    # offsets of byte-level pieces without the space before a word
+    added = getattr(tokenizer.pre_tokenizer, "add_prefix_space", False)
+    trimmed = processors.ByteLevel(add_prefix_space=added, trim_offsets=True)
+    tokenizer.post_processor = processors.Sequence([trimmed, around])
     tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])
     if MASK in symbols:
         tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, normalized=False, special=True)])
