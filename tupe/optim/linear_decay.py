@@ -2,10 +2,8 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Optional
 
 from fairseq.data.iterators import EpochBatchIterator
@@ -15,7 +13,7 @@ from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from omegaconf import II
 from torch import nn
 
-from tupe.optim import layer_decay
+from tupe.optim.layer_decay import shares, split_groups
 from tupe.systems import setting
 
 
@@ -60,19 +58,13 @@ class LinearDecaySchedule(FairseqLRScheduler):
     def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
         """Learn the names of the parameters; fairseq gives a schedule the optimizer alone."""
         named = chain(model.named_parameters(), criterion.named_parameters())
-        self.follow_names([name for name, p in named if p.requires_grad], layer_decay.head_axes(model))
+        self.follow_names([name for name, p in named if p.requires_grad])
         self.step_update(0)
 
-    def follow_names(self, names: list[str], axes: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Group the optimizer's parameters by layer.
-
-        `names` are those of the parameters, in their order, and `axes` the output of `layer_decay.head_axes`.
-        """
+    def follow_names(self, names: list[str]) -> None:
+        """Group the optimizer's parameters by layer; `names` are those of the parameters, in their order."""
         if self.cfg.layer_decay < 1:
-            share_of = layer_decay.shares(names, self.cfg.layer_decay, axes)
-            in_order = list(self.optimizer.param_groups[0]["params"])
-            self.group_shares = layer_decay.split_groups(self.optimizer, share_of)
-            layer_decay.scale_layers(self.optimizer, dict(zip(names, in_order)), self.cfg.layer_decay, axes)
+            self.group_shares = split_groups(self.optimizer, shares(names, self.cfg.layer_decay))
 
     def total_updates(self, num_updates: int) -> Optional[int]:
         """Return `T` after `num_updates` updates; None while the training data are not loaded."""

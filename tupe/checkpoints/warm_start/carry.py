@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.optim.layer_decay import head_axes
 from tupe.position import UntiedAbsolute
 
 #: Relative term -> its parameters that make it zero, and leave it a gradient by which it learns.
@@ -20,6 +19,12 @@ ZERO = {
     "deberta": (),  # its table, see `start_at_zero`
     "fire": ("out_weight", "out_bias"),
 }
+
+
+def head_axes(encoder: TupeLanguageModelEncoder) -> dict[str, int]:
+    """Return for the parameters of all layers' terms the axis along which the layers' heads follow each other."""
+    terms = encoder.named_modules()
+    return {f"{path}.{name}": axis for path, term in terms for name, axis in getattr(term, "head_axes", {}).items()}
 
 
 @torch.no_grad()
