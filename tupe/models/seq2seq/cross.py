@@ -9,7 +9,7 @@ from copy import deepcopy
 from torch import Tensor
 
 from tupe.encoder.build import sets_of_parameters
-from tupe.models.seq2seq.config import decoder_args
+from tupe.models.seq2seq.stack import decoder_args
 from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTable, UntiedAbsolute
 
 

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from tupe.encoder.unpadded import Tokens
 from tupe.layers import linear
-from tupe.models.seq2seq.config import decoder_args
 from tupe.models.seq2seq.cross import build_cross_position
+from tupe.models.seq2seq.encoder import Source
 from tupe.models.seq2seq.layer import DecoderLayer, State
-from tupe.models.seq2seq.source import Source
-from tupe.models.seq2seq.stack import Stack
+from tupe.models.seq2seq.stack import Stack, decoder_args
 
 
 class Seq2SeqDecoder(FairseqIncrementalDecoder):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.encoder.layer import Attention, AttentionInputs, Layer, SelfAttention
-from tupe.models.seq2seq.source import Source
+from tupe.models.seq2seq.encoder import Source
 
 #: Tensors that a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`,
 #: and `source_key` and `source_value` of the sentences, `(S, H, n_s, d_h)`.

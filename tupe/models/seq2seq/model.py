@@ -17,9 +17,9 @@ from tupe.data.tokenizers import MODEL
 from tupe.encoder.layer import Attention
 from tupe.models.config import Seq2SeqConfig
 from tupe.models.hub import data_folder
-from tupe.models.seq2seq.config import check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
+from tupe.models.seq2seq.stack import check_terms
 from tupe.models.tupe import as_namespace, register
 from tupe.patches.install import before_building, install
 from tupe.util import UserError
