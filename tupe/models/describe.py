@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from tupe.encoder.build import num_products
-from tupe.models.config import named
+from tupe.models.config import NAMED, named
 from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import as_namespace
 from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, TRANSLATORS, system_fields, system_of
@@ -59,27 +59,6 @@ def system(args: Namespace) -> str:
     return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
 
 
-#: Fields of one term -> the choices of `absolute` or `relative` that make it.
-_OF_TERM = {
-    "position_rank": {"low_rank", "low_rank_input"},
-    "untied_projection_bias": {"untied", "untied_cross"},
-    "no_untied_layer_norm": {"untied", "untied_cross"},
-    "relative_buckets": {"bucketed", "deberta"},
-    "relative_max_distance": {"bucketed", "clipped", "parametric", "shaw", "deberta"},
-    "relative_sides": {"alibi"},
-    "shaw_values": {"shaw"},
-    "fire_width": {"fire"},
-    "fire_length": {"fire"},
-}
-
-
-def is_used(args: Namespace, field: str) -> bool:
-    """Tell whether a field of the position encoding is of a term that the model has."""
-    if field in ("rotary_base", "local_rotary_base"):
-        return bool(args.rotary_dims) or args.relative == "pope"
-    return field not in _OF_TERM or not _OF_TERM[field].isdisjoint((args.absolute, args.relative))
-
-
 def full_name(args: Namespace) -> str:
     """Return the model's name with those fields of its system that differ from it: `tupe_tiny reset=none`."""
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
@@ -126,6 +105,6 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         *(
             f"  {field}={getattr(args, field)} ({whence(field)})"
             for field in system_fields(type(usual), kind="encoding")
-            if is_used(args, field)
+            if field in given or field in NAMED[name][1]
         ),
     ]
