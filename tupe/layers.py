@@ -86,13 +86,6 @@ class Linear(nn.Linear):
             return linear(x, self.weight, self.bias)
         return linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
 
-    @classmethod
-    def of(cls, layer: nn.Linear) -> "Linear":
-        """Make a layer with the parameters of `layer`, without drawing random numbers."""
-        own = nn.utils.skip_init(cls, layer.in_features, layer.out_features, bias=layer.bias is not None)
-        own.weight, own.bias = layer.weight, layer.bias
-        return own
-
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Apply dropout to `x`, of any shape; on the CPU the rate is rounded to a multiple of 1/65536.

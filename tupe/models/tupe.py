@@ -7,10 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder, register_model, register_model_architecture
 from fairseq.models.roberta import RobertaModel
-from fairseq.models.roberta.model import RobertaClassificationHead, RobertaLMHead
+from fairseq.models.roberta.model import RobertaClassificationHead
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
@@ -39,17 +40,17 @@ def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
     return Namespace(**OmegaConf.to_container(OmegaConf.create(cfg), resolve=True, enum_to_str=True))
 
 
-class LanguageModelHead(RobertaLMHead):
-    """RoBERTa's, with the bias of the vocabulary added in the product, and a dense layer `d` to the embeddings' `e`."""
+class LanguageModelHead(nn.Module):
+    """RoBERTa's, from the width `d` of the encoder to the width `e` of the embeddings, and to the vocabulary."""
 
     def __init__(self, args: Namespace, output_dim: int, weight: Tensor | None) -> None:
-        width, embedding_dim = args.encoder_embed_dim, embedding_width(args)
-        super().__init__(embedding_dim, output_dim, args.activation_fn, weight)
-        self.layer_norm.eps = args.layer_norm_eps
+        super().__init__()
+        width, bias = embedding_width(args), not args.no_biases
+        self.dense = Linear(args.encoder_embed_dim, width, bias=bias)
         self.activation_fn = ACTIVATIONS[args.activation_fn]
-        self.dense = Linear.of(self.dense) if embedding_dim == width else Linear(width, embedding_dim)
-        if args.no_biases:
-            self.dense.bias = self.layer_norm.bias = None
+        self.layer_norm = nn.LayerNorm(width, args.layer_norm_eps, bias=bias)
+        self.weight = nn.Linear(width, output_dim, bias=False).weight if weight is None else weight
+        self.bias = nn.Parameter(torch.zeros(output_dim))
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute the logits `(..., V)` of `features` `(..., d)`."""
