@@ -142,7 +142,7 @@ def test_gradients_are_clipped_as_fairseq_clips_them():
 
 def test_no_decay_of_what_is_no_matrix():
     """Layer norms and biases, and scalars, go without; the others have it as ever."""
-    options = {"lr": 0.1, "weight_decay": 0.5}
+    options = {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.5}
     ours, none, all_of_them = (
         steps(DecoupledAdam(parameters(), **{**options, **others}), 5)
         for others in ({"decay_matrices_only": True}, {"weight_decay": 0.0}, {})

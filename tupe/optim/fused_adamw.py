@@ -39,19 +39,8 @@ class DecoupledAdam(torch.optim.Optimizer):
     supports_memory_efficient_fp16 = True
     supports_flat_params = True
 
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        no_bias_correction: bool = False,
-        decay_matrices_only: bool = False,
-    ) -> None:
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        flags = {"no_bias_correction": no_bias_correction, "decay_matrices_only": decay_matrices_only}
-        super().__init__(params, {**options, **flags})
+    def __init__(self, params: Iterable, **options: Any) -> None:
+        super().__init__(params, options)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
