@@ -32,8 +32,7 @@ with interpreter():
     triton = pytest.importorskip("triton")
     import triton.language as tl
 
-    from tupe.attention.kernels.dropout import philox
-    from tupe.attention.kernels.launch import Inputs, Launcher, Options, with_aligned_rows
+    from tupe.attention.kernels.launch import Inputs, Launcher, Options
     from tupe.attention.triton_attention import triton_attention
 
     if not ON_GPU:
@@ -48,13 +47,6 @@ with interpreter():
         # which took a quarter of the time: the names are the same each time.
         members = {"getmembers": lambda place: [(name, getattr(place, name)) for name in replaced(place)]}
         interpreting.inspect = SimpleNamespace(**{**vars(inspect), **members})
-
-    @triton.jit
-    def philox_kernel(KEY, COUNTER, OUT):
-        key, first, second = tl.load(KEY), tl.load(COUNTER), tl.load(COUNTER + 1)
-        c0, c1 = philox(key.to(tl.uint32), first.to(tl.uint32), second.to(tl.uint32))
-        tl.store(OUT, c0.to(tl.int64))
-        tl.store(OUT + 1, c1.to(tl.int64))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -238,40 +230,6 @@ def test_keys_hidden_by_the_bias(padded):
     assert_close(got, want, torch.float32)
 
 
-@pytest.mark.parametrize("structured", [False, True])
-def test_keys_beyond_the_last_are_not_visited(structured):
-    """Padding at the end may hold what would make a NaN; padding elsewhere hides as ever."""
-    length = LONGEST  # more than a tile
-    mask = torch.zeros(2, length, dtype=torch.bool, device=DEVICE)
-    mask[0, 2:] = mask[1, :9] = mask[1, 11:30] = True
-    leaves = qkv(2, 1, length, length, 16, seed=0)
-    shapes = [(1, length, 16), (1, length, 16), (1, 2 * length - 1)] if structured else [(1, length, length)]
-    leaves += [normal(*shape, seed=3 + i) for i, shape in enumerate(shapes)]
-    d_out = normal(2, 1, length, 16, seed=9)
-
-    def kernels(q, k, v, *bias):
-        return triton_attention(q, k, v, Terms(length, 0, *bias) if structured else bias[0], mask, SCALE, 0.0)
-
-    def built(q, k, v, *bias):
-        return exact(q, k, v, Terms(length, 0, *bias).bias if structured else bias[0], mask)
-
-    want = gradients(built, leaves, d_out, torch.float64)
-    for leaf in leaves[1:3]:
-        leaf[0, :, -1] = torch.nan
-    got = gradients(kernels, leaves, d_out, torch.float32)
-    assert_close(got, want, torch.float32, terms=length**2)
-
-
-@pytest.mark.parametrize(
-    ("key", "counter", "rounds_7"),
-    [(0, (0, 0), (0x257A3673, 0xCD26BE2A))],  # the authors' test vector, Random123 kat_vectors
-)
-def test_philox(key, counter, rounds_7):
-    out = torch.zeros(2, dtype=torch.int64, device=DEVICE)
-    philox_kernel[(1,)](torch.tensor([key], device=DEVICE), torch.tensor(counter, device=DEVICE), out)
-    assert tuple(out.tolist()) == rounds_7
-
-
 def weights_after_dropout(batch, heads, t_q, t_k, p, seed):
     """Equal weights after dropout, times `t_k`: 0, or `1 / (1 - p)`."""
     query = torch.zeros(batch, heads, t_q, t_k, device=DEVICE)
@@ -368,30 +326,6 @@ def test_queries_and_keys_wider_than_values():
     want = gradients(lambda *x: exact(*x, None, None), leaves, d_out, torch.float64)
     got = gradients(lambda *x: triton_attention(*x, None, None, SCALE, 0.0), leaves, d_out, torch.float32)
     assert_close(got, want, torch.float32)
-
-
-def test_strides():
-    """Heads cut from one product, as the layers do, and a bias in any order of memory."""
-    product = normal(2, 21, 3, 2, 16, seed=0).float()
-    views = product.permute(2, 0, 3, 1, 4)
-    bias = normal(2, 21, 21, seed=1).float()
-    out = triton_attention(*views, bias, None, SCALE, 0.0)
-    assert out.transpose(1, 2).is_contiguous()  # so the heads join without a copy
-    for other in (bias.permute(1, 2, 0).contiguous().permute(2, 0, 1), bias.mT.contiguous().mT):
-        assert torch.equal(out, triton_attention(*views.contiguous(), other, None, SCALE, 0.0))
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [lambda b: b, lambda b: b[..., 10:], lambda b: b[..., :20], lambda b: b.mT, lambda b: b[..., :9].clone()],
-)
-def test_rows_of_a_dense_bias_are_read_within_its_memory(cut):
-    bias = cut(torch.randn(1, 2, 32, 32))
-    rows = with_aligned_rows(bias)
-    assert torch.equal(rows, bias)
-    last = rows.storage_offset() + sum((n - 1) * s for n, s in zip(rows.shape[:-1], rows.stride()[:-1]))
-    assert last + -(-rows.shape[-1] // 16) * 16 <= rows.untyped_storage().nbytes() // 4
-    assert rows.stride(-2) % 16 == rows.storage_offset() % 16 == 0
 
 
 @pytest.mark.parametrize("structured", [False, True])

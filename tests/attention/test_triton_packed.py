@@ -158,17 +158,3 @@ def test_models_compute_tokens_alone(small, name, fields):
         (features * weights).sum().backward()
         found.append([features, *(p.grad.double() for p in model.parameters() if p.grad is not None)])
     assert_close(found[0], [x.double() for x in found[1]], torch.float32)
-
-
-@pytest.mark.parametrize("name", ["shaw_tiny", "linformer_tiny"])
-def test_some_attention_is_padded_around(small, name):
-    encoder = small.small_model(name, small.small_dictionary(), unpad="always").encoder.sentence_encoder
-    assert encoder.tokens(torch.tensor([[False, True]]), 1).groups[0].cu_seqlens is None
-
-
-def test_one_graph_takes_every_length():
-    """The longest length is a symbol to the compiler, which would compile again for each number."""
-    with interpreter():
-        import tupe.attention.triton_attention  # noqa: F401
-    for operator in (torch.ops.tupe.attention, torch.ops.tupe.attention_backward):
-        assert "SymInt max_length" in str(operator.default._schema)

@@ -248,28 +248,6 @@ def test_validation_repeats_itself_and_training_does_not(task, sample):
     assert torch.equal(training.uniform(model, [2], 5)[0], numbers[0][1, :5])  # whoever is beside it, however long
 
 
-def test_specials_are_never_drawn(task, model):
-    """10,000 draws of an untrained generator."""
-    network, sample = (
-        copy.deepcopy(model).eval(),
-        rows(task, [27] * 40, [(r, p, False) for r in range(40) for p in range(26)]),
-    )
-    seen = torch.zeros(25, dtype=torch.long)
-    ours = criterion(task)
-
-    def count(network, arguments, given, found):
-        seen.add_(found.tokens.flatten()[given["masked_tokens"]].bincount(minlength=25))
-
-    network.register_forward_hook(count, with_kwargs=True)
-    for update in range(10):
-        network.set_num_updates(update)
-        with torch.no_grad():
-            ours(network, sample)
-    assert seen.sum() == 10_000
-    assert not seen[[0, 1, 2, 3, 24]].any()
-    assert (seen[4:24] > 0).all()
-
-
 def test_area_under_the_curve_of_histograms():
     generator = torch.Generator().manual_seed(1)
     replaced = torch.rand(50, 100, generator=generator) < 0.1

@@ -80,23 +80,6 @@ def test_loss_and_gradients_are_those_of_fairseq(task, model, lengths):
     assert values["ppl"] == pytest.approx(expected_values["ppl"], rel=1e-2)  # fairseq rounds it
 
 
-def test_the_model_is_told_where_to_predict_and_how_many_tokens_there_are(task, model, monkeypatch):
-    seen = []
-    forward = model.encoder.forward
-    monkeypatch.setattr(
-        model.encoder,
-        "forward",
-        lambda src_tokens, features_only, return_all_hiddens, masked_tokens, num_tokens, **rest: (
-            seen.append((masked_tokens.tolist(), num_tokens))
-            or forward(src_tokens, features_only, return_all_hiddens, masked_tokens, num_tokens)
-        ),
-    )
-    ours = criterion(TupeMaskedLmCriterion, task)
-    ours(model, batch([5, 5], [1, 7]))
-    ours(model, batch([5, 3], [2]))
-    assert seen == [([1, 7], 10), ([2], 8)]
-
-
 def test_a_batch_without_masked_tokens_has_no_loss_and_no_gradient(task, model):
     ours = criterion(TupeMaskedLmCriterion, task)
     loss, sample_size, log = ours(model, batch([5, 3], []))

@@ -49,15 +49,3 @@ def test_a_head_of_the_other_kind_stays_as_it_is(build, saved, wanted):
     found = model.classification_heads.state_dict()
     assert found.keys() == kept.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in kept.items())
-
-
-def test_what_stands_beside_the_model_in_a_state_stays(build, caplog):
-    """A model that is a part of another leaves the heads of that one, which have the same names."""
-    model = with_head(build, False)
-    state = {f"inner.{name}": tensor for name, tensor in model.state_dict().items()}
-    beside = {name: torch.zeros(1) for name in ("span_head.weight", "pooler.dense.bias", "classification_heads.a.b")}
-    state |= beside
-    with caplog.at_level("INFO"):
-        model.upgrade_state_dict_named(state, "inner")
-    assert {*beside} < {*state} and len(state) == len(model.state_dict()) + len(beside)
-    assert not caplog.records  # neither left out, nor overwritten

@@ -6,11 +6,9 @@ import subprocess
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import prune
 
 from tests.commands import ROOT, environment
 from tests.models.small import KINDS
-from tests.position.replicas import replica
 
 SHARDED = ["DDP", "FSDP1", "FSDP2, each term"]
 
@@ -50,39 +48,6 @@ def gradients(model, run, tokens):
     model.zero_grad()
     run(tokens)[0].square().mean().backward()
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
-
-
-@kinds
-def test_replicated(model, pairs):
-    """`DataParallel`: the weights of a replica are plain attributes, with a graph that leads to the model's."""
-    want, expected = model(pairs)[0], gradients(model, model, pairs)
-    torch.testing.assert_close(replica(model)(pairs)[0], want)
-    torch.testing.assert_close(gradients(model, replica(model), pairs), expected)
-    with torch.no_grad():
-        torch.testing.assert_close(replica(model)(pairs)[0], model(pairs)[0])
-
-
-@kinds
-@torch.no_grad()
-def test_pruned(model, pairs):
-    """A pruned weight is made anew before its module's `forward`, from one that goes on learning."""
-    model(pairs)
-    tied = model.encoder.lm_head.weight
-    whole = [
-        (module, name)
-        for module in model.modules()
-        for name, parameter in module.named_parameters(recurse=False)
-        if parameter.ndim > 1 and parameter is not tied
-    ]
-    for module, name in whole:
-        prune.random_unstructured(module, name, amount=0.3)
-    for name, parameter in model.named_parameters():
-        if name.endswith("_orig"):
-            parameter.mul_(1.5)
-    pruned = model(pairs)[0]
-    for module, name in whole:
-        prune.remove(module, name)
-    torch.testing.assert_close(model(pairs)[0], pruned)
 
 
 def projections(model):

@@ -3,7 +3,6 @@
 import copy
 import math
 from argparse import Namespace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
-from tupe.patches.trainer import TupeTrainer
 
 
 class Numbers(FairseqDataset):
@@ -130,14 +128,3 @@ def test_an_overflow_shortens_the_run():
     assert updates == 7
     assert rates[-1] == 0.0
     assert rates[-2] == pytest.approx(0.5 / 7)
-
-
-def test_the_trainer_shows_its_iterator(monkeypatch):
-    monkeypatch.setattr(TupeTrainer.__base__, "get_train_iterator", lambda self, epoch, **_: batches(4, epoch=epoch))
-    monkeypatch.setattr("tupe.patches.trainer.split_of", lambda trainer: None)
-    trainer = object.__new__(TupeTrainer)
-    trainer.task = SimpleNamespace(cfg=None, can_reuse_epoch_itr=lambda dataset: True)
-    trainer.cfg = SimpleNamespace(dataset=SimpleNamespace(update_epoch_batch_itr=False))
-    trainer._lr_scheduler = schedule(max_epoch=3)
-    assert len(trainer.get_train_iterator(epoch=1)) == 4
-    assert trainer.lr_scheduler.total_updates(0) == 12

@@ -1,6 +1,5 @@
-"""Windows with their targets, the loss, the answers of validation, and a model that learns its questions."""
+"""Windows with their targets, the loss, and the answers of validation."""
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from omegaconf import OmegaConf
 
 from tests.criterions.test_sentence_prediction import local_part
 from tests.data.conftest import LINES, squad, write_corpus, write_json
-from tupe.checkpoints.load import write_checkpoint
 from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.criterions import sentence_prediction as worker_module
@@ -178,50 +176,3 @@ def test_the_loss_is_the_mean_of_two_cross_entropies(data):
     with metrics.aggregate(new_root=True) as meters:
         task.reduce_metrics([log], criterion)
     assert meters.get_smoothed_value("loss") == round(expected / 2 / math.log(2), 3)
-
-
-def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path):
-    """100 questions, F1 above 95; the checkpoint predicts to files that the scorer reads."""
-    task = make_task(data)
-    model, criterion, train = make_model(task), TupeQuestionAnsweringCriterion(task), task.load_dataset("train")
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    samples = list(batches(train, 20))
-    for _ in range(40):
-        for sample in samples:
-            optimizer.zero_grad()
-            loss, size, _ = criterion(model, sample)
-            (loss / size).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-        if loss / size < 0.02:
-            break
-    dataset = task.load_dataset("valid")
-    result = validated(task, criterion.eval(), model.eval(), dataset, 1, 32)
-    assert result["f1"] > 95 and result["exact_match"] > 95
-
-    checkpoint = tmp_path / "best.pt"
-    save(checkpoint, task, model)
-    out = tmp_path / "out"
-    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "valid,test-zh"]) == 0
-    predictions = json.loads((out / "valid.json").read_text())
-    assert score(dataset.paragraphs, predictions, tokens("squad", "en")) == pytest.approx(result)
-    n_best = json.loads((out / "valid.nbest.json").read_text())
-    for name, candidates in n_best.items():
-        assert candidates[0]["text"] == predictions[name] and len(candidates) <= 20
-        assert sum(one["probability"] for one in candidates) == pytest.approx(1)
-    (chinese,) = json.loads((out / "test-zh.json").read_text()).values()
-    assert chinese and chinese in LINES["zh"] * 3
-    save(tmp_path / "less.pt", task, model, without=("max_answer",))
-    short = tmp_path / "short"
-    less = ["predict", str(tmp_path / "less.pt"), str(data), str(short), "--splits", "valid"]
-    assert main([*less, "--max-answer", "1"]) == 0
-    shortened = json.loads((short / "valid.json").read_text())
-    assert any(" " in text for text in predictions.values()) and not any(" " in text for text in shortened.values())
-    assert main(["predict", str(checkpoint), str(data), str(short), "--splits", "valid"]) == 1  # it is there
-
-
-def save(path, task, model, without=()):
-    """A checkpoint as fine-tuning leaves it, its task without some fields, as an import of version 0.1.0 wrote it."""
-    cfg = {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"}
-    path.unlink(missing_ok=True)
-    write_checkpoint(path, model, "tupe_tiny", {name: value for name, value in cfg.items() if name not in without})

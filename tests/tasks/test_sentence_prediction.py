@@ -53,14 +53,6 @@ def test_pairs_are_cut_to_the_limit_and_both_stay(pairs, max_positions):
         assert bool(kept_a) == bool(a) and bool(kept_b) == bool(b)
 
 
-@given(st.lists(words(), min_size=1, max_size=4), st.integers(3, 20))
-def test_single_sentences_are_cut_to_the_limit(sentences, max_positions):
-    joined = JoinedSentences([Sentences(sentences)], [BOS, EOS], max_positions)
-    for index, sentence in enumerate(sentences):
-        assert joined[index].tolist() == [BOS, *sentence[: max_positions - 2], EOS]
-        assert joined.sizes[index] == len(joined[index])
-
-
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(2, 60))
 def test_the_longer_sentence_loses_its_words_first(first, second, room):
     a, b = first, second
@@ -200,30 +192,6 @@ def test_checkpoints_have_the_scale_of_the_labels(folder):
     assert cfg.task.label_scale == 20
 
 
-def test_combined_splits(folder):
-    folder.split("train", input0=["a"], labels=["x"]).split("train1", input0=["b", "c"], labels=["x", "x"])
-    assert len(folder.task().load_dataset("train", combine=True)) == 3
-
-
-@pytest.mark.parametrize("size", [3, 8, 19, 21])
-def test_no_example_is_left_out(folder, size):
-    """fairseq's default is batches of a multiple of 8."""
-    folder.split("valid", input0=["a"] * size).split("train", input0=["a"], labels=["x"])
-    folder.split("valid", labels=["x"] * size)
-    task = folder.task()
-    iterator = task.get_batch_iterator(task.load_dataset("valid"), max_sentences=16, required_batch_size_multiple=8)
-    batches = list(iterator.frozen_batches)
-    assert sorted(index for batch in batches for index in batch) == list(range(size))
-    assert max(map(len, batches)) <= 16
-
-
-def test_the_order_is_shuffled_by_the_seed(folder):
-    folder.split("train", input0=["a"] * 30, labels=["x"] * 30)
-    orders = [folder.task(seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
-    assert orders[0] == orders[1] != orders[2]
-    assert sorted(orders[2]) == list(range(30))
-
-
 def lengths_and_labels(folder, count=61):
     """Splits `train` and `valid` of sentences of 1 to 9 words."""
     sentences = ["a " * (1 + 5 * row % 9) for row in range(count)]
@@ -240,14 +208,6 @@ def epoch(task, split, number=1, shards=1, shard=0, start=0):
     if start:
         iterator.load_state_dict({"version": 2, "epoch": number, "iterations_in_epoch": start, "shuffle": True})
     return [sorted(sample["id"].tolist()) for sample in iterator.next_epoch_itr(shuffle=True) if sample]
-
-
-def test_validation_is_in_order_of_length(folder):
-    task = lengths_and_labels(folder).task(length_window=3)
-    dataset = task.load_dataset("valid")
-    order = dataset.ordered_indices()
-    assert np.all(np.diff([dataset.size(index) for index in order]) >= 0)
-    assert sorted(order.tolist()) == list(range(61))
 
 
 def padding(task):

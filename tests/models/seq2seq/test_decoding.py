@@ -64,16 +64,6 @@ def test_step_by_step_is_all_at_once(case, backend, build, source):
         tokens = torch.cat([tokens, torch.tensor([[draw.randrange(4, 24)] for _ in rows])], 1)
 
 
-def test_hypotheses_of_a_sentence_share_its_keys(build, source):
-    model = build("sinusoidal")
-    out = model.encoder(source).reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert (out.beam, out.chosen, len(out.features)) == (2, None, 3)
-    out = out.reorder(torch.tensor([1, 1, 5, 4]))
-    assert (out.beam, out.chosen.tolist()) == (2, [0, 2])
-    out = out.reorder(torch.tensor([0, 2, 3, 1]))  # no beam search does this
-    assert (out.beam, out.chosen.tolist()) == (1, [0, 2, 2, 0])
-
-
 def test_beam_search_scores_what_the_model_says(model, source):
     found = generate([model], source)
     for row, hypotheses in zip(source, found):
@@ -82,18 +72,6 @@ def test_beam_search_scores_what_the_model_says(model, source):
             expected = log_probabilities([model], row, hypothesis["tokens"])
             torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
     same(generate([model], source), found)  # nothing is kept from the first search
-
-
-def test_beam_of_one_is_greedy(build, source):
-    model = build("tupe_r")
-    for row, (hypothesis,) in zip(source, generate([model], source, beam=1)):
-        tokens, alone = [2], row[row.ne(1)][None]
-        while len(tokens) < 2 or tokens[-1] != 2:
-            with torch.no_grad():
-                logits = model(alone, None, torch.tensor([tokens]))[0][0, -1]
-            logits[[1] + [2] * (len(tokens) == 1)] = -math.inf  # never padding, and at least one word
-            tokens.append(2 if len(tokens) > 9 else int(logits.argmax()))
-        assert hypothesis["tokens"].tolist() == tokens[1:]
 
 
 def test_ensembles_and_prefixes(build, source):
@@ -110,15 +88,6 @@ def test_ensembles_and_prefixes(build, source):
             assert hypothesis["tokens"][:2].tolist() == words.tolist()
             expected = log_probabilities(models, row, hypothesis["tokens"])
             torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
-
-
-def test_the_length_penalty(build, source):
-    for hypotheses in generate([build("t5")], source, len_penalty=0.6):
-        for hypothesis in hypotheses:
-            expected = hypothesis["positional_scores"].sum() / len(hypothesis["tokens"]) ** 0.6
-            torch.testing.assert_close(hypothesis["score"], expected)
-        scores = [float(hypothesis["score"]) for hypothesis in hypotheses]
-        assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize("system", ["sinusoidal", "none", "t5", "shaw", "rope"])
