@@ -2,7 +2,7 @@
 
 query, key, value   (B, H, T, d_h), one floating type
 padding             (B, T) bool, TRUE AT PADDING, as in torch.nn.MultiheadAttention's key_padding_mask
-bias                (H, T, T) float32, added to the logits; computed once a batch, used by every layer
+bias                (H, T, T) float32, added to the logits; computed once per batch, used by every layer
 """
 
 import torch
@@ -34,7 +34,7 @@ class Layer(nn.Module):
 position = PositionBias(  # TUPE-R; `tupe.position` has the other terms
     UntiedAbsolute(max_positions=512, embed_dim=WIDTH, num_heads=HEADS),
     BucketedRelative(num_heads=HEADS, num_buckets=32, max_distance=128),
-    Reset(num_heads=HEADS, embed_dim=WIDTH),  # position 0 is [CLS]; leave it out where there is none
+    Reset(num_heads=HEADS, embed_dim=WIDTH),  # position 0 is [CLS]; leave it out without [CLS]
 )
 layers = nn.ModuleList(Layer() for _ in range(LAYERS))
 words = torch.randn(BATCH, LENGTH, WIDTH)  # embeddings, without positions
@@ -45,7 +45,7 @@ scale = position.scale(HEAD)  # 1 / sqrt(2 d_h): the logit is a sum of two produ
 x = words
 for layer in layers:
     x = layer(x, bias, scale, padding)
-(x[~padding] * torch.randn(WIDTH)).sum().backward()  # of what is no padding
+(x[~padding] * torch.randn(WIDTH)).sum().backward()  # without padding
 
 print(f"features {tuple(x.shape)}, bias {tuple(bias.shape)}")
 print(f"the position table learns: gradient {position.absolute.table.weight.grad.norm():.2g}")

@@ -1,8 +1,8 @@
-"""Makes a text and a task of what is installed: which library does a sentence of documentation belong to?
+"""Makes a text and a task from the installed packages: which library does a sentence of documentation belong to?
 
 python examples/library_task.py OUT [SENTENCES]
 
-text.txt                      all documents that are not held out: a paragraph a line, an empty line between documents
+text.txt                      all documents that are not held out: a paragraph per line, an empty line between documents
 train.tsv, dev.tsv, test.tsv  columns text and label, at most SENTENCES of each library in train.tsv (4000 by default)
 """
 
@@ -50,7 +50,7 @@ def main(out: Path, most: int = 4000) -> None:
     draw = random.Random(1)
     for part, limit in (("train", most), ("dev", most // 8), ("test", most // 8)):
         rows = []
-        for label, found in sentences.items():  # a sentence that two libraries have is no question
+        for label, found in sentences.items():  # sentences that two libraries share are left out
             mine = [sentence for where, sentence in found if where == part and seen[sentence] == 1]
             rows += [(sentence, label) for sentence in draw.sample(mine, min(limit, len(mine)))]
         draw.shuffle(rows)

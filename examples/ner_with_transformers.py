@@ -1,9 +1,9 @@
-"""Fine-tunes an exported folder on labels of words by Transformers' Trainer. It needs neither fairseq nor tupe.
+"""Fine-tunes an exported folder on labels of words with Transformers' Trainer. It needs neither fairseq nor tupe.
 
 python examples/ner_with_transformers.py FOLDER TRAIN.conll DEV.conll OUT [EPOCHS] [RATE]
 
-FOLDER is what `tupe export` wrote. The CoNLL files have a line per word, whose first column is the word and whose last
-column is its label, and an empty line after each sentence. A word's label is learnt and predicted at its first token.
+FOLDER is a folder of `tupe export`. The CoNLL files have a line per word, whose first column is the word and whose last
+column is its label, and an empty line after each sentence. A word's label is learned and predicted at its first token.
 For the F1 of entities, pass the two lists of `scores` to `seqeval.metrics.f1_score`, sentence by sentence.
 """
 

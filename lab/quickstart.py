@@ -25,7 +25,7 @@ from tupe.util import read_json
 
 CHECKPOINT = "checkpoint_last.pt"  # not the best one: all systems get the same number of updates
 HEADS = (
-    *("system", "model", "parameters", "updates", "validation loss (bits)", "perplexity", "masked words right (%)"),
+    *("system", "model", "parameters", "updates", "validation loss (bits)", "perplexity", "masked tokens right (%)"),
     *("word order, MCC x 100", "pre-training (s)"),
 )
 SENTENCES = (
@@ -70,7 +70,7 @@ def main(out: str, *models: str) -> None:
         texts=[read_tokens(encoder, folder / "corpus", min(128, encoder.args.max_positions)) for encoder in encoders],
         logs=logs,
         against=label(models[-1]) if len(models) > 1 else None,
-        tables={"Results": (machine, rows), "Filled masks": ("The likeliest words.", filled)},
+        tables={"Results": (machine, rows), "Filled masks": ("The likeliest tokens.", filled)},
     )
     pictures = "![loss curves](curves.png)", f"![position correlation of {label(models[0])}](position.png)"
     text = "\n\n".join(["# Quickstart", machine, _markdown(rows), *pictures, _markdown(filled)])

@@ -73,7 +73,7 @@ class Cost(Record):
 class Conversion(Record):
     """Record of a checkpoint that `tupe warm-start` converted into another system."""
 
-    seconds: float  # of the processor, for the conversion alone
+    seconds: float  # of the processor, for the conversion only
 
 
 KINDS = {

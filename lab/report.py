@@ -1,6 +1,6 @@
 """Make tables and figures of the records of a study: update the documents, or print one table.
 
-A document has marks around what is made: `<!-- study cpu pretraining -->` and `<!-- end -->`.
+A document has marks around each table: `<!-- study cpu pretraining -->` and `<!-- end -->`.
 Example: python -m lab.report --size length --print longer
 """
 
@@ -41,7 +41,7 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
     A mark names a study, or several joined by `+`: one in `configs/study`, or the file `size`.
 
     Raises:
-        UserError: the document shows a study of which there are no records, so that its tables would be lost.
+        UserError: the document shows a study without records, so that its tables would be lost.
     """
     read = functools.cache(lambda study: read_results(size if Path(size).stem == study else study, records))
     written = [document]
@@ -56,7 +56,7 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
             picture = document.parent / "images" / f"study_{study}{ending}.png"
             drawn = plot(*studies, picture)
             written.extend([picture] if drawn else [])
-            lines = [f"![{title}](images/{picture.name})"] if drawn else ["There is no picture yet."]
+            lines = [f"![{title}](images/{picture.name})"] if drawn else ["No picture yet."]
         else:
             lines = BLOCKS[name](*studies)
         lines = [line if line.startswith(("|", "!")) else textwrap.fill(line, 100) for line in lines]

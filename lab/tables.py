@@ -18,20 +18,20 @@ from tupe.finetune.columns import GLUE, Column
 TARGETS = (CONTROL, "", "bert_r", "bert_a_warm")
 #: What distinguishes the first of two systems from the second.
 STEPS = (
-    ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
+    ("TUPE's scale of the content", "bert_a_scaled", BASELINE),
     ("untied positions, the reset, and that scale", "tupe_a_plain", BASELINE),
     ("the layer norm of untied positions", "tupe_a", "tupe_a_plain"),
     ("the reset", "tupe_a", "tupe_a_tie_cls"),
-    ("the products of words with untied positions", "bert_ad", "tupe_a_tie_cls"),
+    ("the products of content with untied positions", "bert_ad", "tupe_a_tie_cls"),
     ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
     ("T5's bias, on added positions", "bert_r", BASELINE),
-    ("a warm-up of 10% in place of 2%, on added positions", "bert_a_warm", BASELINE),
+    ("a warm-up of 10% instead of 2%, on added positions", "bert_a_warm", BASELINE),
     ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
     ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
 )
 _MODES = ("training", "inference")
 _NONE = "–"
-#: A model this many bits below the model without positions has learnt word order.
+#: A model this many bits below the model without positions has learned word order.
 _ORDER = 0.1
 
 
@@ -147,7 +147,7 @@ def state(results: Results) -> list[str]:
 
 
 def pretraining(results: Results) -> list[str]:
-    """Write the final validation loss of every system, and which systems have learnt no word order."""
+    """Write the final validation loss of every system, and which systems have not learned word order."""
     design, rows, without = results.design, [], []
     baseline = design.baseline
     for name in results.trained:
@@ -324,7 +324,7 @@ def starts(results: Results) -> list[str]:
 
 
 def _whole_reached(results: Results, name: str, losses: dict[int, list[float]]) -> str:
-    """Say after how many updates the mean loss reaches that of the row's system trained in full from scratch."""
+    """Return after how many updates the mean loss reaches that of the row's system trained in full from scratch."""
     design = results.design
     same = [other for other in results.trained if design.model(other) == design.model(name)]
     if not same:
@@ -364,7 +364,7 @@ BLOCKS: dict[str, Callable[..., list[str]]] = {table.__name__: table for table i
 
 
 def _one_seed(results: Results, names: Sequence[str]) -> list[str]:
-    """Say which of the compared systems have only one seed, so that their differences mean nothing."""
+    """List which of the compared systems have only one seed, so that their differences mean nothing."""
     single = [results.design.label(name) for name in names if len(results.finals(name)) == 1]
     if not single or len(names) < 2:
         return []
@@ -373,7 +373,7 @@ def _one_seed(results: Results, names: Sequence[str]) -> list[str]:
 
 
 def _share(results: Results, name: str, target: str) -> str:
-    """Say after which share of a system's updates the target's final loss is reached, seed by seed."""
+    """Return after which fraction of a system's updates the target's final loss is reached, seed by seed."""
     both = paired(results.finals(name), results.finals(target))
     found = [share(ours.curve, theirs.loss) for ours, theirs in both]
     if name == target or not found:
@@ -417,7 +417,7 @@ def _spread(values: Sequence[float], digits: int) -> str:
 def _interval(
     values: Sequence[float], digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)
 ) -> str:
-    """Format the mean with its 95% interval, cut at the limits; a single value alone."""
+    """Format the mean with its 95% interval, cut at the limits; a single value without one."""
     text, half = _mean(values, digits, sign), half_interval(values)
     if half is None:
         return text

@@ -2,11 +2,11 @@
 
     python -m lab.text TEXT TASK
 
-TEXT gets pretraining.txt and, from other documents, finetuning.txt: a paragraph a line, an empty line between
+TEXT gets pretraining.txt and, from other documents, finetuning.txt: a paragraph per line, an empty line between
 documents. Running English is kept, sentence by sentence; code, doctests, tables and markup go, and so do repeated
 sentences. The library's files are parsed, never run.
 
-TASK gets CoLA/{train,dev,test}.tsv in CoLA's format: is a sentence as written, or are two neighbouring words swapped?
+TASK gets CoLA/{train,dev,test}.tsv in CoLA's format: is a sentence as written, or are two neighboring words swapped?
 Each sentence is there in both forms, which have the same bag of words. So a model that is blind to order cannot be
 better than chance: its Matthews correlation is 0.
 """
@@ -79,7 +79,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def is_english(sentence: str) -> bool:
-    """Tell whether a text is a sentence of 4 to 60 words, four fifths in letters alone, with a function word."""
+    """Return whether a text is a sentence of 4 to 60 words, four fifths only of letters, with a function word."""
     words = sentence.split()
     if not 4 <= len(words) <= 60 or not _WHOLE.fullmatch(sentence) or not _FUNCTION_WORD.search(sentence):
         return False
@@ -87,7 +87,7 @@ def is_english(sentence: str) -> bool:
 
 
 def is_held_out(name: str, percent: int) -> bool:
-    """Tell by its name alone whether a document is held out, so that the version of Python does not matter."""
+    """Return by its name whether a document is held out, so that the version of Python does not matter."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 100 < percent
 
 
@@ -118,7 +118,7 @@ def _texts(library: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Return the docstrings of a module and of what it defines, in the order of their lines."""
+    """Return the docstrings of a module and of its members, in the order of their lines."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = (node for node in ast.walk(tree) if isinstance(node, kinds))
     return filter(None, map(ast.get_docstring, sorted(nodes, key=lambda node: getattr(node, "lineno", 0))))
@@ -150,9 +150,9 @@ def _without_repeats(sentences: list[str], seen: set[str]) -> list[str]:
 
 
 def swap_neighbours(sentence: str, rng: random.Random) -> str | None:
-    """Return the sentence with two neighbouring words swapped; None if no two can be.
+    """Return the sentence with two neighboring words swapped; None if no two can be.
 
-    Words with punctuation and the first word, whose capital would tell, stay where they are.
+    Words with punctuation and the first word, whose capital would show it, stay in place.
     """
     words = sentence.split()
     plain = [_PLAIN_WORD.fullmatch(word) is not None for word in words]

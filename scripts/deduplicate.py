@@ -5,11 +5,11 @@ in three steps; on one machine:
 
     python scripts/deduplicate.py FOLDER 64 --workers 16
 
-On several, each does its tasks of a step, and all end a step before one begins the next:
+On several, each does its tasks of a step, and all end a step before one starts the next:
 
     python scripts/deduplicate.py FOLDER 64 --workers 16 --step 0 --first 16 --count 16
 
-What is done is not done again. Lines that cannot be read stop it: datatrove by itself would go on without them.
+Finished tasks are skipped. Lines that cannot be read stop it, where datatrove would skip them.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def _run(number: int, args: argparse.Namespace) -> None:
     from datatrove.utils.word_tokenizers import WhitespaceTokenizer
 
     class Reader(JsonlReader):
-        """Reader of JSON lines that stops at one that is wrong: datatrove alone leaves it out."""
+        """Reader of JSON lines that stops at a wrong one, which datatrove would skip."""
 
         def read_file(self, filepath: str):
             with self.data_folder.open(filepath, "rb", compression=self.compression) as file:

@@ -5,14 +5,14 @@
 #
 # CHECKPOINT  a pre-trained checkpoint of this plugin
 # DATA        folder made by scripts/prepare_glue.sh
-# OUT         folder of the sweep, for this checkpoint alone
+# OUT         folder of the sweep, only for this checkpoint
 # key=value   any key of configs/finetuning/glue.yaml
 # TASKS       MNLI,QNLI,QQP,SST-2,CoLA,MRPC,RTE,STS-B,WNLI by default
 # LRS         2e-5,3e-5,4e-5,5e-5 by default
 # SEEDS       1,2,3,4,5 by default
 # JOBS        runs at a time: by default one per visible GPU, or one on the CPU
 #
-# Interrupted, the same command goes on: finished runs are kept, others are done anew. A run that fails does not stop
+# The same command resumes: finished runs are kept, others start again. A run that fails does not stop
 # the others. Of each task the best run's checkpoint is kept. The table again: tupe table OUT
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"

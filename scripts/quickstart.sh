@@ -3,7 +3,7 @@
 # Installs what is missing into .venv, then on the CPU and on text that every Python carries: vocabulary, pre-training of
 # TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report, which is a page too;
 # TUPE-R is also exported for Transformers, where the packages for that are installed.
-# Run again, it goes on where it stopped; with other settings it begins anew, and removes what it wrote before, the report too.
+# Run again, it resumes; with other settings it starts again, and removes its earlier output, the report too.
 # Settings, by environment variables:
 #   QUICKSTART_OUT        folder of the results, runs/quickstart by default
 #   QUICKSTART_UPDATES    updates of each pre-training
@@ -32,7 +32,7 @@ start_or_go_on() {
     case $found in
         "$settings") ;;
         updates=*)
-            echo "the settings have changed: starting anew in $out"
+            echo "the settings have changed: starting again in $out"
             rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny,report.{md,html},curves.png,position.png}
             ;;
         *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
@@ -111,7 +111,7 @@ if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
 elif ! command -v tupe >/dev/null; then
     fail "no command tupe is on PATH: activate where it is installed, or leave QUICKSTART_INSTALL unset."
 fi
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # models so small gain little by more, and lose much beside other work
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # models so small gain little by more, and lose much next to other work
 start_or_go_on
 step_once text text
 step_once prepare prepare

@@ -6,7 +6,7 @@
 #   python -m venv .venv && source .venv/bin/activate
 #   pip install --no-index --find-links WHEELS 'tupe[corpus,plot,transformers]'
 #
-#   EXTRAS               what beside the plugin: corpus,plot,transformers by default (pyproject.toml has their names)
+#   EXTRAS               extras of the plugin: corpus,plot,transformers by default (pyproject.toml has their names)
 #   PYTHON               the Python that .venv is made with
 #   PIP_EXTRA_INDEX_URL  an index of PyTorch's, for a build for the CPU or for another CUDA than that of its own release
 set -euo pipefail

@@ -1,6 +1,6 @@
-"""A position term of one's own, in a module outside the package: --user-dir examples/own_term, --relative tisa.
+"""A user's position term, in a module outside the package: --user-dir examples/own_term, --relative tisa.
 
-TISA (Wennberg and Henter 2021, ACL): a sum of `S` bumps of the distance, each learnt, a set of them a head,
+TISA (Wennberg and Henter 2021, ACL): a sum of `S` bumps of the distance, each learned, a set per head,
 
     relative(j - i) = sum_s a_s exp(-|b_s| (j - i - c_s)^2).
 """
@@ -13,7 +13,7 @@ from tupe.position import register_relative
 
 @register_relative("tisa", tisa_kernels="bumps of each head's relative positions")
 class Tisa(nn.Module):
-    """`num_heads` is the model's; what follows the star is a flag and a Hydra key."""
+    """`num_heads` is the model's; arguments after the star are flags and Hydra keys."""
 
     def __init__(self, num_heads: int, *, tisa_kernels: int = 5) -> None:
         super().__init__()
@@ -26,4 +26,4 @@ class Tisa(nn.Module):
         return bumps.sum(1)  # (D,) -> (H, D)
 
 
-import tupe.plugin  # noqa: E402, F401  last: the models' flags are made of what is registered by then
+import tupe.plugin  # noqa: E402, F401  last: the models' flags are made of the terms registered so far

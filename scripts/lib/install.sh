@@ -17,7 +17,7 @@ install() {
     pip_install --no-build-isolation --editable ".[$1]"
     # an editable installation is asked last: in the folder above a clone called tupe, Python would import that
     pwd >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tupe-clone.pth"
-    # fairseq brings torchaudio; beside a CPU build of PyTorch it does not load, and Transformers would import it
+    # fairseq installs torchaudio; with a CPU build of PyTorch it does not load, and Transformers would import it
     .venv/bin/python -c "import torchaudio" 2>/dev/null || .venv/bin/python -m pip uninstall --quiet --yes torchaudio
     .venv/bin/fairseq-train --help >/dev/null && .venv/bin/tupe user-dir >/dev/null
     echo "$wanted $1" >"$stamp"
