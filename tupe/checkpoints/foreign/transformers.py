@@ -88,10 +88,10 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     kind, width = config.model_type, config.hidden_size
 
     def first(*names: str) -> Any:
-        """Return the field that has one of these names; the first is BERT's."""
+        """Return the field with the first of these names that the configuration has."""
         return next(getattr(config, name) for name in names if hasattr(config, name))
 
-    activation = first("hidden_act", "activation", "hidden_activation")
+    activation = first("hidden_activation", "activation", "hidden_act")
     fields = {
         **BERT,
         "encoder_layers": config.num_hidden_layers,
@@ -102,7 +102,7 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
         "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
         "dropout": first("hidden_dropout_prob", "dropout", "mlp_dropout"),
         "attention_dropout": first("attention_probs_dropout_prob", "attention_dropout"),
-        "layer_norm_eps": 1e-12 if kind == "distilbert" else first("layer_norm_eps", "norm_eps"),
+        "layer_norm_eps": 1e-12 if kind == "distilbert" else first("norm_eps", "layer_norm_eps"),
         "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else config.max_position_embeddings,
         "encoder_normalize_before": kind == "roberta-prelayernorm",
         "segment": "input" if SEGMENTS in weights else "none",
