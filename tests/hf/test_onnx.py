@@ -33,7 +33,10 @@ def data(tmp_path_factory):
     ("system", "task"),
     [
         ("diet_rel", "MNLI"),
-        *((name, None) for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "rope")),
+        *(
+            (name, None)
+            for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "rope", "pope")
+        ),
         ("tupe_a_rope_modern", None),
     ],
 )

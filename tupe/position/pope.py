@@ -31,7 +31,7 @@ class Phases(nn.Module):
 
     def forward(self) -> Tensor:
         """Return `delta`, clamped as in the paper, `(H, d_h)`."""
-        return self.delta.clamp(-2 * math.pi, 0)
+        return self.delta.clamp(-2 * math.pi, 0.0)
 
 
 def polar(both: Tensor, phase: Tensor) -> Tensor:
