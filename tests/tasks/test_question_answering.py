@@ -1,7 +1,6 @@
 """Windows with their targets, the loss, and the answers of validation."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ import torch
 from fairseq.logging import metrics
 from omegaconf import OmegaConf
 
-from tests.criterions.test_sentence_prediction import local_part
+from tests.criterions.test_sentence_prediction import log_round
 from tests.data.conftest import LINES, squad, write_corpus, write_json
 from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
-from tupe.criterions import sentence_prediction as worker_module
 from tupe.data.questions import score
 from tupe.data.scores import tokens
 from tupe.finetune.answers import answers
@@ -128,19 +126,10 @@ def test_every_piece_may_begin_in_one_window(data):
 
 def validated(task, criterion, model, dataset, workers, size):
     """Exact match and F1 as fairseq's validation has them, on several workers that take turns."""
-    samples, now = list(batches(dataset, size)), SimpleNamespace()
-    with pytest.MonkeyPatch.context() as patch, metrics.aggregate(new_root=True) as meters, torch.no_grad():
-        patch.setattr(worker_module.distributed, "get_data_parallel_world_size", lambda: workers)
-        patch.setattr(worker_module.distributed, "get_data_parallel_rank", lambda: now.rank)
-        longest = {"max": lambda tensor: tensor.fill_(now.longest)}
-        patch.setattr(worker_module.distributed, "all_reduce", lambda tensor, group, op: longest[op](tensor))
+    samples = list(batches(dataset, size))
+    with metrics.aggregate(new_root=True) as meters, torch.no_grad():
         for start in range(0, len(samples), workers):
-            turns = [(sample, False) for sample in samples[start : start + workers]]
-            turns += [(samples[0], True)] * (workers - len(turns))
-            now.longest, logs = max(len(sample["id"]) for sample, _ in turns), []
-            for now.rank, (sample, ignore) in enumerate(turns):
-                logs.append(local_part(criterion(model, sample)[2], ignore))
-            task.reduce_metrics([{key: sum(log[key] for log in logs) for key in logs[0]}], criterion)
+            log_round(criterion, [criterion(model, part)[2] for part in samples[start : start + workers]], task)
     values = meters.get_smoothed_values()
     return {name: values[name] for name in ("exact_match", "f1")}
 

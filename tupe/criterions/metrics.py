@@ -159,3 +159,15 @@ class ExamplesMeter(MetersDict._DerivedMeter):
     def arrays(self, columns: int = 2) -> np.ndarray:
         """Return the values of the examples, by rising number: `(columns, N)`."""
         return np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, columns).T
+
+
+def log_examples(logging_outputs: list[dict]) -> bool:
+    """Log what the workers logged as `examples`, `(N, 1 + k)` each, and tell whether they did.
+
+    A worker whose batch only fills up the round logs a `sample_size` of 0, and its examples do not count.
+    """
+    if "examples" not in logging_outputs[0]:
+        return False
+    rows = torch.cat([log["examples"].cpu() for log in logging_outputs if log["sample_size"]])
+    metrics.log_custom(ExamplesMeter, "_examples", rows)
+    return True

@@ -11,7 +11,6 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import SummedCriterion, totals
-from tupe.criterions.sentence_prediction import worker_slots
 from tupe.data.answers import best_spans
 from tupe.data.batches import known
 
@@ -50,7 +49,7 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
             "sample_size": len(target),
         }
         if not self.training and "may_begin" in sample:
-            log["examples"] = worker_slots(self._best(begin, end, sample))
+            log["examples"] = self._best(begin, end, sample)
         return loss, len(target), log
 
     def _best(self, begin: Tensor, end: Tensor, sample: dict) -> Tensor:
@@ -61,6 +60,10 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
             for span in best_spans(*one, self.longest, 1):
                 rows.append((window, sample["split"], *span))
         return torch.tensor(rows, dtype=torch.float64, device=begin.device).view(-1, 5)
+
+    def logging_outputs_can_be_summed(self) -> bool:
+        """Return false in validation, so that fairseq gathers the spans of all workers."""
+        return self.training
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:

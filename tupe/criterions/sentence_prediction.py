@@ -3,13 +3,11 @@
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
 from dataclasses import dataclass
-from typing import Optional
 
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
@@ -18,9 +16,9 @@ from tupe.criterions.metrics import (
     OF_CLASSES,
     OF_NUMBERS,
     OF_TWO_CLASSES,
-    ExamplesMeter,
     SummedCriterion,
     class_counts,
+    log_examples,
     log_percent,
     pearson,
     spearman,
@@ -74,13 +72,17 @@ class TupeSentencePredictionCriterion(SummedCriterion):
             loss = F.mse_loss(scores, target.float(), reduction="sum")
             if not self.training:
                 columns = (sample["id"], scores.detach(), target)
-                log["examples"] = worker_slots(torch.stack([column.double() for column in columns], dim=1))
+                log["examples"] = torch.stack([column.double() for column in columns], dim=1)
         else:
             loss = F.cross_entropy(scores, target, reduction="sum")
             counts = class_counts(target, scores.argmax(-1), scores.shape[-1])
             log["counts"] = counts.flip(1) if scores.shape[-1] == 2 and self.swap_two_classes else counts
         log["loss"] = loss.detach()
         return loss, size, log
+
+    def logging_outputs_can_be_summed(self) -> bool:
+        """Return false where examples are logged, so that fairseq gathers the logs of all workers."""
+        return self.training or not self.regression_target
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
@@ -93,33 +95,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
             metrics.log_scalar_sum("_class_counts", counts)
             for name, metric in {**OF_CLASSES, **(OF_TWO_CLASSES if counts.shape[1] == 2 else {})}.items():
                 log_percent(name, "_class_counts", metric)
-        elif (rows := logged_rows(logging_outputs)) is not None:
-            metrics.log_custom(ExamplesMeter, "_examples", rows)
+        elif log_examples(logging_outputs):
             both = {"pearson_and_spearman": lambda x, y: (pearson(x, y) + spearman(x, y)) / 2}
             for name, metric in {**OF_NUMBERS, **both}.items():
                 metrics.log_derived(name, lambda meters, of=metric: 100 * of(*meters["_examples"].arrays()))
-
-
-def worker_slots(rows: Tensor) -> Tensor:
-    """Put the rows `(n, k)` into this worker's slot of `(workers, N, 1 + k)`, zero elsewhere.
-
-    fairseq sums the workers' logs, so the sum holds all rows. `N` is the longest `n` of all workers; the first
-    column is 1 for a row. A worker whose batch only fills the round logs zeros, so its rows do not count.
-    """
-    workers = distributed.get_data_parallel_world_size()
-    marked = F.pad(rows, (1, 0), value=1)
-    if workers == 1:
-        return marked[None]
-    longest = torch.tensor(len(rows), device=rows.device)
-    distributed.all_reduce(longest, group=distributed.get_data_parallel_group(), op="max")
-    slots = marked.new_zeros(workers, int(longest), marked.shape[1])
-    slots[distributed.get_data_parallel_rank(), : len(rows)] = marked
-    return slots
-
-
-def logged_rows(logging_outputs: list[dict]) -> Optional[Tensor]:
-    """Return the `examples` that the workers logged with `worker_slots`, `(N, k)`; None in training."""
-    if "examples" not in logging_outputs[0]:
-        return None
-    rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
-    return rows[rows[:, 0] == 1, 1:]

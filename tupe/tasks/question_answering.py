@@ -13,8 +13,7 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING, DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from tupe.criterions.metrics import ExamplesMeter
-from tupe.criterions.sentence_prediction import logged_rows
+from tupe.criterions.metrics import ExamplesMeter, log_examples
 from tupe.data.batches import LENGTH_WINDOW
 from tupe.data.windows import SPECIAL, QuestionWindows
 from tupe.patches.checkpoints import read_dictionary
@@ -84,9 +83,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
         """Log the criterion's values, and in validation exact match and F1."""
         super().reduce_metrics(logging_outputs, criterion)
-        rows = logged_rows(logging_outputs)
-        if rows is not None:
-            metrics.log_custom(ExamplesMeter, "_examples", rows)
+        if log_examples(logging_outputs):
             for name in SCORES:
                 metrics.log_derived(name, lambda meters, name=name: self.percent(meters["_examples"])[name])
 
