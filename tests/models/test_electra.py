@@ -6,13 +6,8 @@ import math
 import pytest
 import torch
 
-from tupe.checkpoints.edit import export_discriminator
-from tupe.checkpoints.load import write_weights
-from tupe.models import ElectraModel, TupeModel
-from tupe.models.config import TupeConfig
 from tupe.models.electra import draw
 from tupe.models.summary import count_parameters, meta_model
-from tupe.patches.safe_load import safe_load
 from tupe.systems import SYSTEMS
 
 ALL = [f"electra_{system}_tiny" for system in SYSTEMS]
@@ -138,27 +133,3 @@ def test_step(build, tokens, name):
     found = step(model, tokens)
     (found.scores.square().sum() + found.logits.square().sum()).backward()
     assert not [name for name, p in model.named_parameters() if p.grad is None]
-
-
-@pytest.mark.parametrize(("name", "fields"), [("tupe_r_tiny", {}), ("t5_small", {"embedding_dim": 16})])
-def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, fields):
-    model = build(f"electra_{name}", **fields)
-    weights = {**vars(model.args), "_name": f"electra_{name}"}
-    config = {key: value for key, value in weights.items() if key == "_name" or hasattr(TupeConfig, key)}
-    config["generator_size"] = 2 / 3
-    write_weights(tmp_path / "electra.pt", config, model.state_dict(), updates=7)
-    export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt")
-    exported = safe_load(tmp_path / "plain.pt")
-    assert exported["cfg"]["model"]["_name"] == name
-    assert "generator_size" not in exported["cfg"]["model"]
-    assert exported["optimizer_history"][-1]["num_updates"] == 7
-    assert not [key for key in exported["model"] if "generator" in key or "lm_head" in key]
-    for source in (exported["model"], dict(model.state_dict())):
-        plain = build(name, **fields)
-        head = copy.deepcopy(plain.encoder.lm_head.state_dict())
-        plain.load_state_dict(source)
-        assert isinstance(plain, TupeModel) and not isinstance(plain, ElectraModel)
-        with torch.no_grad():
-            assert torch.equal(plain(tokens, features_only=True)[0], model(tokens, features_only=True)[0])
-        assert plain.encoder.lm_head.weight is plain.encoder.sentence_encoder.embed_tokens.weight
-        assert torch.equal(plain.encoder.lm_head.dense.weight, head["dense.weight"])

@@ -52,8 +52,7 @@ class _NoValues(TorchFunctionMode):
 def dictionary_of_size(size: int) -> Dictionary:
     """Make a dictionary of `size` symbols, for a model that needs only their number."""
     dictionary = Dictionary()
-    for index in range(len(dictionary), size):
-        dictionary.add_symbol(str(index))
+    dictionary.pad_to_multiple_(size)
     return dictionary
 
 

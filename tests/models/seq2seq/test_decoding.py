@@ -74,22 +74,6 @@ def test_beam_search_scores_what_the_model_says(model, source):
     same(generate([model], source), found)  # nothing is kept from the first search
 
 
-def test_ensembles_and_prefixes(build, source):
-    models = [build("diet_rel"), build("shaw", seed=1)]
-    for row, hypotheses in zip(source, generate(models, source)):
-        for hypothesis in hypotheses:
-            expected = log_probabilities(models, row, hypothesis["tokens"])
-            torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
-    prefix = torch.tensor([[5, 6], [7, 8], [9, 10]])
-    generator = SequenceGenerator(models, models[0].encoder.dictionary, beam_size=3, max_len_b=9)
-    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
-    for row, words, hypotheses in zip(source, prefix, generator.generate(models, sample, prefix_tokens=prefix)):
-        for hypothesis in hypotheses:
-            assert hypothesis["tokens"][:2].tolist() == words.tolist()
-            expected = log_probabilities(models, row, hypothesis["tokens"])
-            torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
-
-
 @pytest.mark.parametrize("system", ["sinusoidal", "none", "t5", "shaw", "rope"])
 @torch.no_grad()
 def test_some_systems_go_on_beyond_the_task(system, build, source):
