@@ -155,8 +155,9 @@ def circle():
         lambda: [*torch.zeros(10**5).expand(20, -1)],
         lambda: laughs(12),
         circle,
+        lambda: Malicious(bytearray, 10**9),
     ],
-    ids=["stride 0", "overlapping rows", "one storage often", "lists of lists", "a circle"],
+    ids=["stride 0", "overlapping rows", "one storage often", "lists of lists", "a circle", "a number"],
 )
 def test_what_grows_in_memory(bomb, zipped, tmp_path):
     part = {"model": {}, "last_optimizer_state": {"state": {0: {"exp_avg": bomb()}}}, "cfg": {"model": bomb()}}

@@ -6,6 +6,7 @@ PyTorch does not compare the checksums in a file, so it reads flipped bytes as w
 import argparse
 import ast
 import itertools
+import mmap
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from tupe.util import UserError
 
 _FOLDER = 0x10  # attribute of a folder, whose bytes PyTorch does not read: its tensor would be uninitialized memory
 _TIED = 8  # how often a file may name a tensor on average; models tie an embedding, an output layer and a decoder's
+_GROWS = "{} has {:,} bytes and would take far more memory. It is not loaded."
 
 
 def fairseq_globals() -> list:
@@ -57,8 +59,10 @@ def _check_archive(path: str) -> None:
 
     Files of PyTorch before 1.6 are not zip archives and have no checksums.
     """
-    with open(path, "rb") as file:
-        if file.read(4) != b"PK\3\4":
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data.find(b"\nbytearray\n") >= 0:  # PyTorch would make one as long as the file says
+            raise UserError(_GROWS.format(path, len(data)))
+        if data[:4] != b"PK\3\4":
             return
 
     with zipfile.ZipFile(path) as archive:
@@ -96,7 +100,7 @@ def _refuse_growth(state: Mapping[str, Any], path: str) -> None:
     tensors = [value for value in values if torch.is_tensor(value)]
     expanded = any(tensor.nbytes > tensor.untyped_storage().nbytes() for tensor in tensors)
     if len(values) > size or expanded or sum(tensor.nbytes for tensor in tensors) > _TIED * size:
-        raise UserError(f"{path} has {size:,} bytes and would take far more memory. It is not loaded.")
+        raise UserError(_GROWS.format(path, size))
 
 
 def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
