@@ -3,15 +3,12 @@
 import argparse
 import contextlib
 import io
-import os
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
@@ -25,16 +22,6 @@ class Malicious:
 
     def __reduce__(self):
         return self.call
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_code_does_not_run_and_is_named(zipped, tmp_path):
-    witness = tmp_path / "witness"
-    state = {"model": {"weight": torch.ones(2)}, "cfg": Malicious(os.system, f"touch {witness}")}
-    torch.save(state, tmp_path / "bad.pt", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(pickle.UnpicklingError, match=rf"{os.system.__module__}\.system"):
-        safe_load(tmp_path / "bad.pt")
-    assert not witness.exists()
 
 
 def test_what_fairseq_writes_is_read(tmp_path):
@@ -57,18 +44,6 @@ def torch_file(zipped, size=200):
     whole = io.BytesIO()
     torch.save({"model": {"weight": torch.ones(size)}}, whole, _use_new_zipfile_serialization=zipped)
     return whole.getvalue()
-
-
-def cut(data):
-    return st.integers(0, len(data) - 1).map(lambda length: data[:length])
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(cut(torch_file(zipped=True)) | cut(torch_file(zipped=False)) | st.binary(max_size=100))
-def test_damaged_or_other_file(tmp_path, data):
-    (tmp_path / "damaged.pt").write_bytes(data)
-    with pytest.raises(Exception):  # noqa: B017  PyTorch's own are many
-        safe_load(tmp_path / "damaged.pt")
 
 
 @pytest.mark.slow
@@ -114,21 +89,15 @@ def overlapping(data):
     return data
 
 
-@pytest.mark.parametrize("kind", ["a folder", "compressed", "compressed without checksums", "overlapping"])
+@pytest.mark.parametrize("kind", ["compressed", "overlapping"])
 def test_archives_that_torch_save_does_not_write(kind, tmp_path):
-    """Of a tensor that claims to be a folder, PyTorch leaves what memory held before."""
-    data, path = bytearray(torch_file(zipped=True, size=10_000)), tmp_path / "other.pt"
-    path.write_bytes(data)
-    if kind == "a folder":
-        data[data.rindex(b"archive/data/0") - 8] |= 0x10  # in the list of parts at the end of the archive
-    elif kind == "overlapping":
-        data = overlapping(data)
-    else:
-        with zipfile.ZipFile(io.BytesIO(data)) as stored, zipfile.ZipFile(path, "w") as made:
+    data, path = torch_file(zipped=True, size=10_000), tmp_path / "other.pt"
+    if kind == "compressed":
+        with zipfile.ZipFile(io.BytesIO(data)) as stored, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
             for member in stored.infolist():
-                made.writestr(member.filename, stored.read(member), zipfile.ZIP_DEFLATED)
-        data = without_checksums(path.read_bytes()) if kind.endswith("checksums") else path.read_bytes()
-    path.write_bytes(data)
+                made.writestr(member.filename, stored.read(member))
+        data = path.read_bytes()
+    path.write_bytes(without_checksums(data) if kind == "compressed" else overlapping(data))
     with pytest.raises(UserError, match="damaged"):
         safe_load(path)
 

@@ -56,15 +56,6 @@ def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_in
     return kept
 
 
-def put_dummy_batches_first(samples: list[dict]) -> list[dict]:
-    """Put the dummy batches, which a process computes that has no batch left, before the others of an update.
-
-    fairseq takes the whole process for idle if its last batch is a dummy: with accumulated gradients, the batches
-    before it count in the gradient and neither in the sample size that divides it nor in the log.
-    """
-    return sorted(samples, key=bool)
-
-
 def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
     """Count nothing of a dummy batch, whose gradient fairseq ignores: its sample size and its log are zero."""
     loss, size, log = _train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad, **kwargs)

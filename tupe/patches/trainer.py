@@ -14,7 +14,6 @@ from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
 from tupe.patches import loop
-from tupe.patches.batches import put_dummy_batches_first
 from tupe.patches.checkpoints import check_checkpoint, check_data, record_facts, refuse_beside_whole
 from tupe.patches.launch import refuse_to_train_alone
 from tupe.patches.optimizers import make_precision_consistent
@@ -112,8 +111,12 @@ class TupeTrainer(Trainer):
         utils.set_torch_seed(int.from_bytes(digest, "little") >> 1)  # 63 bits
 
     def train_step(self, samples, *args, **kwargs):
-        """Make an update, with the dummy batches first."""
-        return super().train_step(put_dummy_batches_first(samples), *args, **kwargs)
+        """Make an update, with the dummy batches first, which a process computes that has no batch left.
+
+        fairseq takes the whole process for idle if its last batch is a dummy: with accumulated gradients, the batches
+        before it count in the gradient and neither in the sample size that divides it nor in the log.
+        """
+        return super().train_step(sorted(samples, key=bool), *args, **kwargs)
 
     def valid_step(self, *args, **kwargs):
         """Validate on a batch, and end the validation if a signal asks for it."""
