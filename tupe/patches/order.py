@@ -32,27 +32,27 @@ def get_batch_iterator(self, *args, **kwargs):
 def split_of(trainer: Trainer) -> dict[str, Any]:
     """Return the settings of a run that decide which sequences an update has.
 
-    `batches` has the number of batches in an update, of all processes: for each epoch, the last for all later ones.
+    `batches_per_update` counts those of all processes, for each epoch; the last count holds for all later ones.
     """
     cfg, processes = trainer.cfg, trainer.data_parallel_world_size
     return {
         "seed": cfg.common.seed,
         "batch_size": cfg.dataset.batch_size,
         "max_tokens": cfg.dataset.max_tokens,
-        "batches": [processes * accumulated for accumulated in cfg.optimization.update_freq],
+        "batches_per_update": [processes * accumulated for accumulated in cfg.optimization.update_freq],
         "processes": processes,
     }
 
 
 def _updates(split: dict[str, Any]) -> list:
     """Return what splits of the same updates have in common."""
-    seed, size, tokens, batches = (split[name] for name in ("seed", "batch_size", "max_tokens", "batches"))
+    seed, size, tokens, batches = (split[name] for name in ("seed", "batch_size", "max_tokens", "batches_per_update"))
     return [seed, tokens, size, batches] if tokens else [seed, [size * number for number in batches]]
 
 
 def _in_update(split: dict[str, Any], epoch: int) -> int:
     """Return how many batches an update of an epoch has."""
-    return split["batches"][min(epoch, len(split["batches"])) - 1]
+    return split["batches_per_update"][min(epoch, len(split["batches_per_update"])) - 1]
 
 
 class EpochBatchIterator(_EpochBatchIterator):
@@ -94,9 +94,12 @@ class EpochBatchIterator(_EpochBatchIterator):
             self.began, self.resumed = began, state["epoch"]
             if _updates(began) != _updates(self.split) and self.shard_id == 0:
                 left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
-                logger.warning(
-                    f"The run began with {began} and resumes with {self.split}. Epoch {self.resumed} ends with {left}."
-                )
+                new = [
+                    f"{name} {value} instead of {began[name]}"
+                    for name, value in self.split.items()
+                    if value != began[name]
+                ]
+                logger.warning(f"The run resumes with {', '.join(new)}. Epoch {self.resumed} ends with {left}.")
             limits = {"max_tokens": began["max_tokens"], "max_sentences": began["batch_size"]}
             self.source = self.rebuild(**limits, num_shards=1, shard_id=0, disable_iterator_cache=True)
             batches = self.source.ordered_batches(self.resumed, False, state.get("shuffle", True))
