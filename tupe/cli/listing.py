@@ -4,19 +4,7 @@ from collections.abc import Iterable
 from enum import EnumMeta
 from typing import Literal
 
-from typer import Option
-
-from tupe.systems import (
-    ALIASES,
-    DESCRIPTIONS,
-    ELECTRA,
-    ELECTRA_SIZES,
-    SEQ2SEQ_SIZES,
-    SEQ2SEQ_SYSTEMS,
-    SIZES,
-    SYSTEMS,
-    Fields,
-)
+from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, ELECTRA_SIZES, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEMS
 
 #: Kind of models -> the prefix of their names, their systems and sizes.
 KINDS = {
@@ -28,48 +16,44 @@ _FIELDS = ("absolute", "relative", "reset", "segment", "sharing")
 
 
 def systems(
-    kind: Literal["encoder", "electra", "translation"] = Option("encoder", help="Kind of models."),
-    flags: bool = Option(False, "--flags", help="Explain the flags that make a system instead."),
-    parameters: bool = Option(False, "--parameters", help="Count the parameters too."),
-    vocab_size: int = Option(32_768, help="Symbols, for the count."),
-    max_positions: int = Option(512, help="Positions, for the count."),
+    *, kind: Literal["encoder", "electra", "translation"] = "encoder", flags: bool = False, parameters: bool = False
 ) -> None:
     """Print the named systems with their fields.
 
     The models are SYSTEM_SIZE, electra_SYSTEM_SIZE with a generator, and seq2seq_SYSTEM_SIZE for translation.
 
-    tupe systems --parameters --vocab-size 50000
+    tupe systems --parameters
+
+    Args:
+        kind: Kind of models.
+        flags: Explain the flags that make a system instead.
+        parameters: Count the parameters too, with 32,768 symbols and 512 positions.
     """
     if flags:
         print_flags()
         return
-    print_systems(kind)
-    if parameters:
-        print_parameters(kind, vocab_size, max_positions)
-
-
-def print_systems(kind: str) -> None:
-    """Print a row of fields for each system; encoders have a name in the papers and a logit too."""
-    prefix, systems, sizes = KINDS[kind]
-    rows = [("system", *_FIELDS), *((prefix + name, *(row[f] for f in _FIELDS)) for name, row in systems.items())]
-    if kind == "encoder":
-        described = [("paper", "logit"), *(DESCRIPTIONS[name] for name in systems)]
-        rows = [(name, paper, *fields, logit) for (name, *fields), (paper, logit) in zip(rows, described)]
+    prefix, named, sizes = KINDS[kind]
+    rows = [("system", "paper", *_FIELDS, "logit")]
+    for name, row in named.items():
+        paper, logit = DESCRIPTIONS.get(name, ("", ""))
+        rows.append((prefix + name, paper, *(row[field] for field in _FIELDS), logit))
     _print_aligned(rows)
     for alias, name in ALIASES.items() if kind == "encoder" else ():
         print(f"{alias} is another name of {name}")
-    print("sizes: " + "; ".join(f"{name} {_size(fields)}" for name, fields in sizes.items()))
+    shown = "{encoder_layers} x {encoder_embed_dim}, {encoder_attention_heads} heads"
+    print("sizes: " + "; ".join(f"{name} {shown.format(**fields)}" for name, fields in sizes.items()))
+    if parameters:
+        print_parameters(prefix, named, sizes)
 
 
-def print_parameters(kind: str, symbols: int, positions: int) -> None:
+def print_parameters(prefix: str, systems: Iterable[str], sizes: Iterable[str]) -> None:
     """Print the parameters by system and size."""
     from tupe.models.summary import count_parameters
 
-    prefix, systems, sizes = KINDS[kind]
-    print(f"\nparameters, {symbols:,} symbols, {positions} positions (position encoding / model)")
+    print("\nparameters, 32,768 symbols, 512 positions (position encoding / model)")
     rows = [("", *sizes)]
     for name in systems:
-        counts = [count_parameters(f"{prefix}{name}_{size}", symbols, positions) for size in sizes]
+        counts = [count_parameters(f"{prefix}{name}_{size}", 32_768, 512) for size in sizes]
         rows.append((prefix + name, *(f"{n.position:,} / {n.total:,}" for n in counts)))
     _print_aligned(rows)
 
@@ -91,7 +75,3 @@ def _print_aligned(rows: list[Iterable[object]]) -> None:
     widths = [max(map(len, column)) + 2 for column in zip(*cells)]
     for row in cells:
         print("".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip())
-
-
-def _size(fields: Fields) -> str:
-    return f"{fields['encoder_layers']} x {fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads"
