@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,19 @@ USER_DIR = "TUPE_USER_DIR"
 
 class UserError(ValueError):
     """Wrong input that the user can correct. `tupe` prints the message without a traceback."""
+
+
+def labelled(arguments: Iterable[str]) -> list[tuple[str, Path]]:
+    """Split each `[LABEL=]PATH`, whose label is empty where none is given. A path that exists may have a `=`."""
+    parts = (["", text] if "=" not in text or Path(text).exists() else text.split("=", 1) for text in arguments)
+    return [(label, Path(path)) for label, path in parts]
+
+
+def check_labels(labels: Sequence[str]) -> None:
+    """Raise a `UserError` if two things have one label."""
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UserError(f"Two are called '{label}'. Give each its own label, as in LABEL=PATH.")
 
 
 @contextlib.contextmanager
@@ -128,6 +141,18 @@ def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> It
 def available_cores() -> int:
     """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def for_cpu(processes: int) -> None:
+    """Set what each of so many processes on the CPU needs; variables that are set keep their values."""
+    usual = {
+        "OMP_NUM_THREADS": max(1, available_cores() // processes),
+        "GOMP_SPINCOUNT": 100_000,  # threads that wait for each other spin briefly
+        "MALLOC_MMAP_THRESHOLD_": 1 << 30,  # glibc keeps the memory of tensors: docs/dev/performance.md
+        "MALLOC_TRIM_THRESHOLD_": 1 << 30,
+    }
+    for name, value in usual.items():
+        os.environ.setdefault(name, str(value))
 
 
 def visible_gpus() -> list[str]:

@@ -31,15 +31,6 @@ def test_held_out_text_in_rows_of_equal_length(corpus, encoder):
     torch.testing.assert_close(read_tokens(encoder, corpus, 9, 1), tokens[:1])
 
 
-def test_a_text_is_cleaned_as_the_corpus_was(corpus, encoder, tmp_path):
-    (tmp_path / "text").write_text("ANNA sees the old dog.\n\nBob   hears a small bird.")
-    (tmp_path / "clean").write_text("anna sees the old dog .\nbob hears a small bird .")
-    tokens, clean = (read_tokens(encoder, corpus, 50, text=tmp_path / name) for name in ("text", "clean"))
-    torch.testing.assert_close(tokens, clean)
-    assert len(tokens) == 1  # shorter than the length: one sequence
-    assert not tokens.eq(3).any()
-
-
 def test_another_dictionary_is_refused(corpus, encoder):
     encoder.args.dictionary_sha256 = "another"
     with pytest.raises(ValueError, match="TUPE-A was trained with another dictionary"):

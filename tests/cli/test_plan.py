@@ -22,8 +22,7 @@ def test_numbers(corpus):
     keys = ("dataset.batch_size=4", "optimization.update_freq=[8]")
     first, batch, total, operations = pretraining(corpus, *keys, nodes=2, processes=4)
     assert first == "tupe_tiny, 859k parameters, 91 symbols"
-    each = "of 32 tokens each: 8,192 tokens an update"
-    assert batch == f"8 processes x 4 x 8 accumulated = 256 sequences an update, {each}"
+    assert batch == "8 processes x 4 x 8 accumulated = 256 sequences an update, of 32 tokens each"
     assert total.startswith(f"1,000,000 updates: 8.19G tokens, {8.192e9 / tokens:,.3g} times the training data of ")
     assert operations.endswith(" floating-point operations")
 
@@ -71,7 +70,7 @@ def test_a_translation(keys, parallel):
     number = sum(p.numel() for p in models.build_model(cfg.model, tasks.setup_task(cfg.task)).parameters())
     assert f", {short(number)} parameters, 60 symbols" in first
     assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens an update, at most"
-    assert updates.startswith("8,000 updates: at most ")
+    assert updates.startswith("8,000 updates: 6.4M tokens, ")
 
 
 def test_the_command(corpus, capsys):

@@ -15,6 +15,8 @@ from tupe.finetune.runs import SWEEP, Run, result
 from tupe.finetune.sweep import join, keep_best, sweep
 from tupe.util import UserError, lock, write_json
 
+GRID = {"tasks": ["CoLA"], "lrs": (1e-5, 2e-5), "seeds": (1, 2)}
+
 
 def runs_of(task="CoLA", lrs=(1e-5, 2e-5), seeds=(1, 2)):
     return [Run(task, lr, seed) for lr in lrs for seed in seeds]
@@ -64,36 +66,37 @@ def checkpoint(tmp_path_factory):
 @pytest.mark.parametrize(("gpus", "jobs", "most"), [("", 0, {"": 1}), ("", 3, {"": 3}), ("2,5", 0, {"2": 1, "5": 1})])
 def test_a_gpu_has_one_run_at_a_time(gpus, jobs, most, processes, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-    runs = runs_of(seeds=range(1, 5))
-    assert sweep(checkpoint, tmp_path, tmp_path / "out", [], runs, jobs) == []
-    assert processes.most == most and len(processes.done) == len(runs)
+    sweep("glue", checkpoint, tmp_path, tmp_path / "out", jobs=jobs, **(GRID | {"seeds": range(1, 5)}))
+    assert processes.most == most and len(processes.done) == 8
 
 
 def test_a_failed_run_stops_no_other_and_is_tried_again(processes, checkpoint, tmp_path, capsys):
     processes.scores["lr_1e-05", "seed_2"] = None
-    given = (checkpoint, tmp_path, tmp_path / "out", [], runs_of())
-    assert sweep(*given) == [Run("CoLA", 1e-5, 2)]
+    given = ("glue", checkpoint, tmp_path, tmp_path / "out")
+    with pytest.raises(UserError, match="1 of 4 runs failed"):
+        sweep(*given, **GRID)
     assert "CoLA, lr 1e-05, seed 2: failed, see" in capsys.readouterr().out and len(processes.done) == 4
     processes.scores.clear()
-    assert sweep(*given) == [] and len(processes.done) == 5
+    sweep(*given, **GRID)
+    assert len(processes.done) == 5
 
 
 def test_a_run_of_another_machine_is_waited_for(processes, checkpoint, tmp_path):
     out, runs = tmp_path / "out", runs_of()
     with ThreadPoolExecutor() as pool, lock(out / "CoLA/lr_1e-05/.seed_1.lock"):
-        other = pool.submit(sweep, checkpoint, tmp_path, out, [], runs)
+        other = pool.submit(sweep, "glue", checkpoint, tmp_path, out, **GRID)
         while len(processes.done) < 3:
             time.sleep(0.01)
         finish(out / runs[0].folder, 60.0)
-    assert other.result() == [] and len(processes.done) == 3
+    assert other.result() is None and len(processes.done) == 3
     assert result(out / runs[0].folder).score == 60
 
 
 def test_two_machines_share_the_runs(processes, checkpoint, tmp_path):
-    runs = runs_of(seeds=range(1, 9))
+    runs, given = runs_of(seeds=range(1, 9)), GRID | {"seeds": range(1, 9)}
     with ThreadPoolExecutor() as pool:
-        both = [pool.submit(sweep, checkpoint, tmp_path, tmp_path / "out", [], runs) for _ in range(2)]
-    assert [one.result() for one in both] == [[], []]
+        both = [pool.submit(sweep, "glue", checkpoint, tmp_path, tmp_path / "out", **given) for _ in range(2)]
+    assert [one.result() for one in both] == [None, None]
     assert sorted(processes.done) == sorted(tmp_path / "out" / run.folder for run in runs)
 
 

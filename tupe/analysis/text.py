@@ -1,4 +1,4 @@
-"""Read a text as token sequences for a model: a file, or the held-out text of a prepared corpus."""
+"""Read the text of a prepared corpus as token sequences for a model."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,15 +15,15 @@ from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.patches.checkpoints import read_dictionary, refuse_mixed
 
 
-def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8, text: Path | None = None) -> Tensor:
-    """Read at most `number` sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
+def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8) -> Tensor:
+    """Read at most `number` sequences `<s> ...` of a corpus's held-out text, `(B, n)`, without padding.
 
-    `data` and `text` are those of `read_stream`. A text that is shorter than `length` gives one sequence.
+    A text that is shorter than `length` gives one sequence.
 
     Raises:
         UserError: the corpus has another dictionary than the model.
     """
-    stream = read_stream(encoder, Path(data), text)
+    stream = read_stream(encoder, Path(data))
     words = min(length - 1, len(stream))
     return windows(stream[: number * words], words, words, Dictionary().bos())
 
@@ -33,27 +33,19 @@ def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
     return F.pad(stream.unfold(0, words, stride), (1, 0), value=first)
 
 
-def read_stream(
-    encoder: Encoder, data: Path, text: Path | None = None, split: str = "valid", most: int = 1 << 62
-) -> Tensor:
-    """Return the tokens `(N,)` of a split of the prepared corpus `data`, or of the file `text` in its vocabulary.
+def read_stream(encoder: Encoder, data: Path, split: str = "valid", most: int = 1 << 62) -> Tensor:
+    """Return the tokens `(N,)` of a split of the prepared corpus `data`.
 
-    Reading of a split stops after the line that reaches `most` tokens.
+    Reading stops after the line that reaches `most` tokens.
 
     Raises:
         UserError: the corpus has another dictionary than the model.
     """
     corpus = Manifest.load(data)
-    dictionary = read_dictionary(corpus.dictionary)
     symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
     trained = {"dictionary_sha256": encoder.args.dictionary_sha256, "symbols": symbols}
-    refuse_mixed(trained, SimpleNamespace(source_dictionary=dictionary), encoder.shown_as)
-    if text is None:
-        sequences = MMapIndexedDataset(str(corpus.folder / split))
-        stop = np.searchsorted(sequences.sizes.cumsum(), most) + 1
-        tokens = np.concatenate([sequences[i].numpy() for i in range(len(sequences))[:stop]])
-    else:
-        process, numbers = corpus.text_processing().line, corpus.tokenizer()
-        lines = (numbers(process(line)) for line in text.read_text(encoding="utf-8").splitlines())
-        tokens = np.array([token for line in lines if line for token in (*line, dictionary.eos())])
+    refuse_mixed(trained, SimpleNamespace(source_dictionary=read_dictionary(corpus.dictionary)), encoder.shown_as)
+    sequences = MMapIndexedDataset(str(corpus.folder / split))
+    stop = np.searchsorted(sequences.sizes.cumsum(), most) + 1
+    tokens = np.concatenate([sequences[i].numpy() for i in range(len(sequences))[:stop]])
     return torch.from_numpy(tokens.astype(np.int64))

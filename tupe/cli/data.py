@@ -8,7 +8,7 @@ from typing import Literal
 
 from typer import Argument, Option
 
-from tupe.cli.options import CORPUS, FOLDER, LANGUAGE, RULES, WORKERS, Labelled, Values, listed, split_label
+from tupe.cli.options import CORPUS, FOLDER, LANGUAGE, RULES, WORKERS
 from tupe.data import corpus as text
 from tupe.data import questions, translation
 from tupe.data.documents import find
@@ -18,7 +18,7 @@ from tupe.data.manifest import IMPORTED, Manifest, Settings
 from tupe.data.parallel import pool
 from tupe.data.scores import tokens
 from tupe.data.text import LANGUAGES, PROFILES, STAGES
-from tupe.util import UserError, available_cores
+from tupe.util import UserError, available_cores, labelled
 
 
 def counted(counts: dict[str, int]) -> str:
@@ -32,8 +32,7 @@ def prepare_corpus(
     books: list[Path] = Option([], help="Folder whose files are one document each."),
     languages: list[Path] = Option([], help="Folder whose entries are named by language."),
     profile: Literal["paper", "sentencepiece"] | None = Option(None, help="Which stages run."),
-    also: Values = listed(str, "Stages that the profile does not have."),
-    without: Values = listed(str, "Stages of the profile that are left out."),
+    without: str = Option("", metavar="A,B", help="Stages of the profile that are left out."),
     language: str | None = Option(None, help="Language of the rules for sentences and tokens."),
     vocab_size: int = Option(32_768, help="Symbols of the dictionary."),
     model_type: Literal["bpe", "unigram"] | None = Option(None, help="Kind of SentencePiece model."),
@@ -57,12 +56,12 @@ def prepare_corpus(
     stages, usual = PROFILES[name], LANGUAGES[name]
     if shared and shared.imported and not profile:  # as the model read its text
         name, stages, usual = IMPORTED, shared.settings.stages, shared.settings.language
-    for stage in {*also, *without} - {*STAGES}:
+    left_out = set(filter(None, without.split(",")))
+    for stage in left_out - {*STAGES}:
         raise UserError(f"'{stage}' is not a stage. Choose from {', '.join(STAGES)}.")
-    chosen = {*stages, *also} - {*without}
     settings = Settings(
         profile=name,
-        stages=tuple(stage for stage in STAGES if stage in chosen),
+        stages=tuple(stage for stage in STAGES if stage in {*stages} - left_out),
         language=language or usual,
         vocab_size=vocab_size,
         model_type=model_type or ("unigram" if many else "bpe"),
@@ -100,7 +99,7 @@ def prepare_glue(
 
 
 def prepare_qa(
-    files: list[Labelled] = Argument(parser=split_label, metavar="SPLIT=FILE", help="JSON of SQuAD's form."),
+    files: list[str] = Argument(metavar="SPLIT=FILE", help="JSON of SQuAD's form."),
     corpus: Path = CORPUS,
     out: Path = FOLDER,
     rules: Literal["squad", "mlqa"] = RULES,
@@ -115,7 +114,7 @@ def prepare_qa(
     tupe prepare-qa train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json data/wiki data/squad
     """
     with pool(workers or available_cores()) as map_:
-        reports = questions.prepare(dict(files), Manifest.load(corpus), out, rules, language, map_)
+        reports = questions.prepare(dict(labelled(files)), Manifest.load(corpus), out, rules, language, map_)
     for split, report in reports.items():
         print(f"{split:<8} {report['kept']:,} kept: {counted(report['counts'])}")
     print(f"data: {out}")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from omegaconf import OmegaConf
 
 from tupe.finetune.runs import quoted
-from tupe.util import UserError, available_cores, config_dir, user_dir, visible_gpus
+from tupe.util import UserError, config_dir, for_cpu, user_dir, visible_gpus
 
 
 class Training(NamedTuple):
@@ -87,18 +87,6 @@ class Training(NamedTuple):
         os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
         print(shlex.join(train), flush=True)
         os.execvp(train[0], train)
-
-
-def for_cpu(processes: int) -> None:
-    """Set what each of so many processes on the CPU needs; variables that are set keep their values."""
-    usual = {
-        "OMP_NUM_THREADS": max(1, available_cores() // processes),
-        "GOMP_SPINCOUNT": 100_000,  # threads that wait for each other spin briefly
-        "MALLOC_MMAP_THRESHOLD_": 1 << 30,  # glibc keeps the memory of tensors: docs/measurements/performance.md
-        "MALLOC_TRIM_THRESHOLD_": 1 << 30,
-    }
-    for name, value in usual.items():
-        os.environ.setdefault(name, str(value))
 
 
 def _started(checkpoint: Path) -> list[str]:

@@ -23,8 +23,8 @@ COMMANDS = {
     "plan": ("tupe.cli.training:plan", "Print the size and hours of a training."),
     "pretrain": ("tupe.cli.training:pretrain", "Pre-train a model, or train a translator."),
     "finetune": ("tupe.finetune.finetune:finetune", "Fine-tune a checkpoint on one task."),
-    "sweep": ("tupe.cli.training:sweep", "Fine-tune a checkpoint on a benchmark."),
-    "table": ("tupe.cli.training:table", "Print the table of sweeps."),
+    "sweep": ("tupe.finetune.sweep:sweep", "Fine-tune a checkpoint on a benchmark."),
+    "table": ("tupe.finetune.table:table", "Print the table of sweeps."),
     "predict": ("tupe.cli.training:predict", "Predict test sets, and score them."),
     "qa-score": ("tupe.cli.data:qa_score", "Score answers by the official rules."),
     "systems": ("tupe.cli.listing:systems", "Print the named systems with their fields."),
@@ -52,23 +52,35 @@ _SETTINGS = {
 _SECTIONS = re.compile(r"\n\n(?:Args|Returns|Raises):\n")
 
 
+class Values(list):
+    """The values of an option `A,B`."""
+
+    @classmethod
+    def of(cls, kind: Callable[[str], Any]) -> Callable[[str], "Values"]:
+        return lambda text: cls(map(kind, filter(None, text.split(","))))
+
+
 def command(function: Callable[..., Any]) -> TyperCommand:
     """Make a command of a function. The command prints what the function returns.
 
     Positional parameters become arguments, and keyword-only ones options. `Args:` in the docstring is their help. A
-    `Sequence` is any number of arguments. A default may be typer's own `Argument` or `Option`.
+    `Sequence` is any number of arguments, or an option `A,B`. A default may be typer's own `Argument` or `Option`.
     """
     text, *sections = _SECTIONS.split(inspect.getdoc(function))
     about = dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", "\n".join(sections), re.MULTILINE))
     hints, parameters = get_type_hints(function), []
     for name, parameter in inspect.signature(function).parameters.items():
-        default, option = parameter.default, parameter.kind is parameter.KEYWORD_ONLY
-        if get_origin(hints[name]) is Sequence:
-            hints[name], default = list[get_args(hints[name])], []
+        default, option, hint = parameter.default, parameter.kind is parameter.KEYWORD_ONLY, hints[name]
+        settings: dict[str, Any] = {"help": about.get(name)}
+        if get_origin(hint) is Sequence and option:
+            hints[name], default = Values, ""
+            settings |= {"parser": Values.of(*get_args(hint)), "metavar": "A,B"}
+        elif get_origin(hint) is Sequence:
+            hints[name], default = list[get_args(hint)], []
         if not isinstance(default, ParameterInfo):
             make = typer.Option if option else typer.Argument
             flag = [f"--{name.replace('_', '-')}"] if option else []  # typer adds --no-NAME to a flag without a name
-            default = make(... if default is parameter.empty else default, *flag, help=about.get(name))
+            default = make(... if default is parameter.empty else default, *flag, **settings)
         parameters.append(parameter.replace(default=default))
 
     def run(*args: Any, **options: Any) -> None:

@@ -1,13 +1,12 @@
 """Describe and convert models."""
 
 import shlex
-import time
 from pathlib import Path
 from typing import Literal
 
 from typer import Argument, Option
 
-from tupe.cli.options import CHECKPOINT, NEW_FILE, Values, listed
+from tupe.cli.options import CHECKPOINT, NEW_FILE
 from tupe.util import UserError, check_new
 
 
@@ -39,7 +38,7 @@ def import_(
     folder: Path = Argument(help="Released by fairseq, or written by save_pretrained or `tupe export`."),
     out: Path = Argument(help="New folder; for an export of ours a new file."),
     head: str | None = Option(None, help="Keep the classification head; of fairseq's model the one so named."),
-    labels: Values = listed(str, "Names of the head's classes, in its order."),
+    labels: str = Option("", metavar="A,B", help="Names of the head's classes, in its order."),
     pooler: bool = Option(False, "--pooler", help="Keep BERT's pooler, to start the head of a task with."),
     no_tokenizer: bool = Option(False, "--no-tokenizer", help="Write no tokenizer."),
     bpe: Path | None = Option(None, help="Folder of encoder.json and vocab.bpe of a fairseq model."),
@@ -63,11 +62,8 @@ def import_(
             print("note: the folder has no language-model head, so the checkpoint's is untrained")
         print(f"wrote {out}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")
         return
-    lines = import_model(
-        folder, out, head_name=head, labels=labels, pooler=pooler, with_tokenizer=not no_tokenizer, bpe=bpe,
-        language=language,
-    )  # fmt: skip
-    print("\n".join(lines))
+    head_of = {"head_name": head, "labels": labels.split(",") if labels else [], "pooler": pooler}
+    print("\n".join(import_model(folder, out, **head_of, with_tokenizer=not no_tokenizer, bpe=bpe, language=language)))
     print(f"wrote {out}: checkpoint.pt, and what prepare-glue and prepare-qa take as CORPUS")
 
 
@@ -91,7 +87,6 @@ def warm_start(
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
     """
-
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.text import read_stream
     from tupe.analysis.warm_start import losses, masked_training_text
@@ -104,32 +99,26 @@ def warm_start(
     opened = open_checkpoint(checkpoint)
     old = open_encoder(opened)
     target = target_fields(old, system, fields)
-    sample, begin = None, time.process_time()
+    sample = None
     if data is not None and why_not_exact(old.args, target) is None:
         read_stream(old, data, split="train", most=1)  # nothing is fitted to it, but it must be the model's
     elif data is not None:
         sample = masked_training_text(old, data, sequences, seed)
     started = warm_start(old, target, sample, positions, seed)
-    seconds = time.process_time() - begin
     new = started.encoder
     weights, left = checkpoint_weights(new, opened.weights)
-
     print(f"{old.shown_as} to {full_name(new.args)}")
     if started.exact:
         apart, largest = difference(old, new)
         print(f"exact: the logits of both differ by at most {apart:.1e}, the largest being {largest:.2f}")
-    elif positions == "new":
-        print("the content and layers of the old model; its positions are lost, and the new ones are drawn")
     else:
-        how = f"calibrated on {len(sample)} sequences" if positions == "calibrate" else "guessed from the weights"
-        print(f"not exact: the positions are taken out of the input and {how}")
-        shares = ", ".join(f"{share:.1%}" for share in started.held)
-        print(f"the effect of positions on the logits of the layers is in the new terms to {shares}")
-    print(f"it took {seconds:.2f} s of the processor")
-    if target.rotary_dims and not old.args.rotary_dims:
-        print("rotary positions rotate queries and keys, which were not trained for it")
-    if data is not None and not started.exact:
-        print(losses(old, new, data, sequences, seed))
+        how = {"calibrate": "fitted to the text", "weights": "guessed from the weights", "new": "drawn"}[positions]
+        print(f"not exact: the positions are taken out of the input, and the new terms are {how}")
+        if started.held is not None:
+            shares = ", ".join(f"{share:.1%}" for share in started.held)
+            print(f"the effect of positions on the logits of the layers is in the new terms to {shares}")
+        if data is not None:
+            print(losses(old, new, data, sequences, seed))
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
     if left:
@@ -143,7 +132,6 @@ def export(
     out: Path = Argument(help="New folder."),
     corpus: Path | None = Option(None, help="Folder of the tokenizer and the manifest; DATA by default."),
     no_tokenizer: bool = Option(False, "--no-tokenizer", help="Write no tokenizer."),
-    result: list[Path] = Option([], help="result.json of this run, then of other seeds."),
     license: str | None = Option(None, help="License identifier for the model card, such as mit."),
     base_model: str | None = Option(None, help="Exported model that was fine-tuned, for the card."),
 ) -> None:
@@ -154,8 +142,7 @@ def export(
     from tupe.hf.export import export
     from tupe.util import read_json
 
-    about = {"results": result, "licence": license, "base_model": base_model}
-    difference, notes = export(checkpoint, data, out, corpus, not no_tokenizer, **about)
+    difference, notes = export(checkpoint, data, out, corpus, not no_tokenizer, license, base_model)
     for note in notes:
         print(f"note: {note}")
     print(f"largest difference from the checkpoint's scores: {difference:.1e} of the largest")

@@ -10,7 +10,6 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
-from torch import nn
 
 from tupe.cli.launch import Training
 from tupe.data.languages import languages
@@ -20,7 +19,6 @@ from tupe.models.tupe import architecture, as_namespace
 
 #: Dense operations a second of a GPU in 16 bits, in units of 1e12, as its maker publishes them.
 TERAFLOPS = {"v100": 125, "a100": 312, "h100": 989, "h200": 989, "b200": 2250}
-_SPECIAL = 4  # symbols that a dictionary has beside those of its file: <s>, <pad>, </s> and <unk>
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
@@ -38,15 +36,55 @@ def lines(training: Training, gpu: str | None = None, mfu: float = 0.4) -> Itera
     """Yield the lines of the plan of a training.
 
     Args:
-        gpu: a key of `TERAFLOPS`, to estimate hours.
+        gpu: a key of `TERAFLOPS`, to estimate the hours of a pre-training.
         mfu: fraction of the GPUs' peak that is used.
     """
     cfg = read_config(training.config.parent, training.config.stem, training.settings)
-    world = training.nodes * training.processes
-    if cfg.task._name == "translation":
-        yield from _translation(cfg, world)
+    task, split, world = cfg.task, cfg.dataset.train_subset, training.nodes * training.processes
+    folders = [Path(folder) for folder in task.data.split(os.pathsep)]
+    translates = task._name == "translation"
+    if translates:
+        source, target = task.source_lang, task.target_lang
+        words, length = f"dict.{source}.txt", max(task.max_source_positions, task.max_target_positions)
+        tokens = max(_tokens(folders[0] / f"{split}.{source}-{target}.{side}") for side in (source, target))
+        each, unit, width = cfg.dataset.max_tokens, "source or target tokens an update, at most", 1
     else:
-        yield from _pretraining(cfg, world, gpu, mfu)
+        words, length = "dict.txt", task.tokens_per_sample
+        many = task._name == "tupe_multilingual_masked_lm"
+        parts = [folder / part for folder in folders for part in (languages(folder, task.langs) if many else [""])]
+        tokens = sum(_tokens(part / split) for part in parts)
+        each, unit, width = cfg.dataset.batch_size, f"sequences an update, of {length} tokens each", length
+
+    fields = {name: value for name, value in cfg.model.items() if name != "_name"}
+    positions = fields.pop("max_positions", None) or length
+    symbols = (
+        len((folders[0] / words).read_text(encoding="utf-8").splitlines()) + 4 + (not translates)
+    )  # <s>, ... <mask>
+    model = meta_model(cfg.model._name, symbols, positions, **fields)
+    yield f"{full_name(as_namespace(cfg.model))}, {short(size_of(model).total)} parameters, {symbols:,} symbols"
+
+    accumulated = cfg.optimization.update_freq[0]
+    batch = world * each * accumulated
+    yield f"{world} processes x {each:,} x {accumulated} accumulated = {batch:,} {unit}"
+    most, epochs = cfg.optimization.max_update or math.inf, cfg.optimization.max_epoch or math.inf
+    epoch = max(1, math.ceil(tokens / len(folders) / (batch * width)))  # of fairseq, which is one folder
+    updates = min(most, epochs * epoch)
+    total = updates * batch * width
+    yield (
+        f"{updates:,} updates: {short(total)} tokens, {total / tokens:,.3g} times the training data of "
+        f"{short(tokens)} tokens in {len(folders)} folder(s)"
+    )
+    if not translates:
+        flops = updates * training_flops(
+            model, batch * length, length, round(batch * length * task.get("mask_prob", 1.0))
+        )
+        yield f"{short(flops)} floating-point operations"
+        if gpu:
+            hours = flops / (world * 1e12 * TERAFLOPS[gpu] * mfu) / 3600
+            yield (
+                f"{hours:,.3g} hours on {world} {gpu.upper()} at {mfu:.0%} of {TERAFLOPS[gpu]} TFLOP/s each, "
+                f"{world * hours:,.3g} GPU-hours"
+            )
 
 
 def short(number: float) -> str:
@@ -57,76 +95,6 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def _pretraining(cfg: DictConfig, world: int, gpu: str | None, mfu: float) -> Iterator[str]:
-    task, split = cfg.task, cfg.dataset.train_subset
-    length, folders = task.tokens_per_sample, [Path(folder) for folder in task.data.split(os.pathsep)]
-    fields = {name: value for name, value in cfg.model.items() if name != "_name"}
-    fields["max_positions"] = fields["max_positions"] or length
-    symbols = _symbols(folders[0] / "dict.txt") + 1  # <mask>
-    model = meta_model(cfg.model._name, symbols, **fields)
-    yield _model(cfg, model, symbols)
-
-    many = task._name == "tupe_multilingual_masked_lm"
-    parts = [folder / part for folder in folders for part in (languages(folder, task.langs) if many else [""])]
-    tokens = sum(_tokens(part / split) for part in parts)
-    batch, said = _batch(cfg, world, cfg.dataset.batch_size)
-    yield f"{said} sequences an update, of {length} tokens each: {batch * length:,} tokens an update"
-    # an epoch of fairseq is one folder
-    updates = _updates(cfg, max(1, math.ceil(tokens / len(folders) / (batch * length))))
-    total = updates * batch * length
-    yield (
-        f"{updates:,} updates: {short(total)} tokens, {total / tokens:,.3g} times the training data of "
-        f"{short(tokens)} tokens in {len(folders)} folder(s)"
-    )
-    predicted = round(batch * length * task.get("mask_prob", 1.0))
-    flops = updates * training_flops(model, batch * length, length, predicted)
-    yield f"{short(flops)} floating-point operations"
-    if gpu:
-        peak = TERAFLOPS[gpu]
-        hours = flops / (world * 1e12 * peak * mfu) / 3600
-        yield (
-            f"{hours:,.3g} hours on {world} {gpu.upper()} at {mfu:.0%} of {peak} TFLOP/s each, "
-            f"{world * hours:,.3g} GPU-hours"
-        )
-
-
-def _translation(cfg: DictConfig, world: int) -> Iterator[str]:
-    task, pair = cfg.task, f"{cfg.task.source_lang}-{cfg.task.target_lang}"
-    fields = {name: value for name, value in cfg.model.items() if name != "_name"}
-    symbols = _symbols(Path(task.data, f"dict.{task.source_lang}.txt"))
-    longest = max(task.max_source_positions, task.max_target_positions)
-    yield _model(cfg, meta_model(cfg.model._name, symbols, longest, **fields), symbols)
-
-    train = f"{cfg.dataset.train_subset}.{pair}"
-    tokens = max(_tokens(Path(task.data, f"{train}.{side}")) for side in (task.source_lang, task.target_lang))
-    batch, said = _batch(cfg, world, cfg.dataset.max_tokens)
-    yield f"{said} source or target tokens an update, at most"
-    epoch = math.ceil(tokens / batch)
-    updates = _updates(cfg, epoch)
-    yield f"{updates:,} updates: at most {updates / epoch:,.3g} times {short(tokens)} tokens of the longer side"
-
-
-def _symbols(path: Path) -> int:
-    return _SPECIAL + len(path.read_text(encoding="utf-8").splitlines())
-
-
-def _model(cfg: DictConfig, model: nn.Module, symbols: int) -> str:
-    return f"{full_name(as_namespace(cfg.model))}, {short(size_of(model).total)} parameters, {symbols:,} symbols"
-
-
 def _tokens(prefix: Path) -> int:
     data = MMapIndexedDataset(str(prefix))  # kept: `sizes` is memory that it unmaps
     return int(data.sizes.sum())
-
-
-def _batch(cfg: DictConfig, world: int, each: int) -> tuple[int, str]:
-    """Return the size of an update's batch, and its factors; `each` is a process's part of a step."""
-    accumulated = cfg.optimization.update_freq[0]
-    batch = world * each * accumulated
-    return batch, f"{world} processes x {each:,} x {accumulated} accumulated = {batch:,}"
-
-
-def _updates(cfg: DictConfig, epoch: int) -> int:
-    """Return the number of updates of a run whose epochs have `epoch` updates."""
-    most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
-    return min(most if most > 0 else math.inf, epoch * epochs if epochs > 0 else math.inf)

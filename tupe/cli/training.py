@@ -1,19 +1,12 @@
-"""Train models, fine-tune and compare them."""
+"""Train models, and predict."""
 
 from pathlib import Path
-from typing import Literal
 
 from typer import Argument, Option
 
-from tupe.cli.launch import Training, for_cpu
-from tupe.cli.options import CHECKPOINT, FOLDER, OVERRIDES, Labelled, Values, check_labels, listed, split_label
+from tupe.cli.launch import Training
+from tupe.cli.options import CHECKPOINT, FOLDER, OVERRIDES
 from tupe.cli.plan import lines
-from tupe.data.glue.tasks import own_tasks
-from tupe.finetune.benchmarks import BENCHMARKS, SEEDS
-from tupe.finetune.published import PUBLISHED
-from tupe.finetune.runs import Run
-from tupe.finetune.table import as_csv, as_json, markdown, read_sweep
-from tupe.util import UserError, atomic
 
 TRAINED_ON = Argument(help="Prepared data; folders as a:b:c.")
 CONFIG = Option("base", help="Name in configs/pretraining, such as base; translation/NAME; or a .yaml file.")
@@ -70,65 +63,11 @@ def pretrain(
     training.run()
 
 
-def sweep(
-    benchmark: Literal["glue", "xtreme", "own"] = Argument(help="Whose tasks; own: those in DATA."),
-    checkpoint: Path = CHECKPOINT,
-    data: Path = Argument(help="Folder with a prepared folder for each task."),
-    out: Path = Argument(help="Folder of the sweep."),
-    overrides: list[str] = OVERRIDES,
-    tasks: Values = listed(str, "Tasks; all by default."),
-    lrs: Values = listed(float, "Learning rates; the papers' by default."),
-    seeds: Values = listed(int, "Seeds; 1,2,3,4,5 by default."),
-    jobs: int = Option(0, help="Runs at a time; by default one per visible GPU, or one on the CPU."),
-) -> None:
-    """Fine-tune a checkpoint on a benchmark with several learning rates and seeds, and print the table.
-
-    The same command resumes an interrupted sweep; finished runs are kept.
-
-    tupe sweep glue checkpoints/tupe_a_base/checkpoint_last.pt data/glue runs/glue/tupe_a_base --tasks CoLA,RTE
-    """
-    from tupe.finetune.sweep import sweep
-
-    usual, rates = BENCHMARKS[benchmark]
-    tasks = tasks or usual or own_tasks(data)
-    runs = [Run(task, lr, seed) for task in tasks for lr in lrs or rates for seed in seeds or SEEDS]
-    for_cpu(jobs or 1)
-    failed = sweep(checkpoint, data, out, overrides, runs, jobs)
-    print(markdown([read_sweep(out)]))
-    if failed:
-        raise UserError(f"{len(failed)} of {len(runs)} runs failed. The same command tries them again.")
-
-
-def table(
-    sweeps: list[Labelled] = Argument(parser=split_label, metavar="[LABEL=]SWEEP"),
-    published: Literal["base", "large", "electra", "diet", "xtreme", "roberta", "xlmr"] | None = Option(
-        None, help="Add published rows."
-    ),
-    by_language: bool = Option(False, "--by-language", help="Add a column per language."),
-    format: Literal["markdown", "csv", "json"] | None = Option(None, help="By default that of --output."),
-    output: Path | None = Option(None, help="New file, such as table.csv."),
-) -> None:
-    """Print the table of sweeps of GLUE or XTREME: the median of the seeds, then the best learning rate.
-
-    tupe table TUPE-A=runs/glue/tupe_a_base runs/glue/bert_a_base --published base
-    """
-    rows = [read_sweep(path, label, by_language) for label, path in sweeps]
-    check_labels([row.name for row in rows])
-    kind = format or (output.suffix[1:] if output else "markdown")
-    text = {"csv": as_csv, "json": as_json}.get(kind, markdown)([*rows, *PUBLISHED.get(published, [])])
-    if output is None:
-        print(text)
-        return
-    with atomic(output) as part:
-        part.write_text(f"{text}\n", encoding="utf-8")
-    print(f"table: {output}")
-
-
 def predict(
     checkpoint: Path = CHECKPOINT,
     data: Path = Argument(help="Prepared task, such as data/glue/RTE."),
     out: Path = FOLDER,
-    splits: Values = listed(str, "Questions: splits; all test sets by default."),
+    splits: str = Option("", help="Questions: splits A,B; all test sets by default."),
     doc_stride: int | None = Option(None, help="Questions: tokens from window to window."),
     max_query: int | None = Option(None, help="Questions: tokens of the longest question."),
     max_answer: int | None = Option(None, help="Questions: tokens of the longest answer."),
@@ -142,7 +81,9 @@ def predict(
     """
     from tupe.finetune.predict import predict
 
-    given = {"splits": splits, "doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
-    questions = {name: value for name, value in given.items() if value}
+    given = {"doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
+    questions = {name: value for name, value in given.items() if value} | (
+        {"splits": splits.split(",")} if splits else {}
+    )
     for path, scores in predict(checkpoint, data, out, **questions).items():
         print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")

@@ -80,7 +80,7 @@ def _rows(table: tuple[tuple, ...], source: str, columns: tuple[Column, ...] = G
 
 
 #: Choice of `tupe table --published` -> its rows; an average is of the columns that are shown.
-PUBLISHED = {
+ROWS = {
     "base": _rows(_BASE, "TUPE, table 1"),
     "large": _rows(_LARGE, "TUPE, table 3"),
     "electra": _rows(_ELECTRA, "TUPE, table 4"),

@@ -7,16 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 from tupe.checkpoints.load import open_checkpoint
+from tupe.data.glue.tasks import own_tasks
+from tupe.finetune.benchmarks import BENCHMARKS, SEEDS
 from tupe.finetune.runs import RESULT, SWEEP, Run, quoted, result
+from tupe.finetune.table import markdown, read_sweep
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
-from tupe.util import UserError, lock, read_json, run_folder, sha256, visible_gpus, write_json
+from tupe.util import UserError, for_cpu, lock, read_json, run_folder, sha256, visible_gpus, write_json
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # an interrupted run begins again
@@ -24,16 +28,43 @@ _OVERRIDES = (
 )
 
 
-def sweep(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: list[Run], jobs: int = 0) -> list[Run]:
-    """Do the unfinished runs of a sweep in `out`, and return the runs that failed, whose logs have the reason.
+def sweep(
+    benchmark: Literal["glue", "xtreme", "own"],
+    checkpoint: Path,
+    data: Path,
+    out: Path,
+    overrides: Sequence[str] = (),
+    *,
+    tasks: Sequence[str] = (),
+    lrs: Sequence[float] = (),
+    seeds: Sequence[int] = SEEDS,
+    jobs: int = 0,
+) -> None:
+    """Fine-tune a checkpoint on a benchmark with several learning rates and seeds, and print the table.
+
+    The same command resumes an interrupted sweep; finished runs are kept.
+
+    tupe sweep glue checkpoints/tupe_a_base/checkpoint_last.pt data/glue runs/glue/tupe_a_base --tasks CoLA,RTE
 
     Args:
-        jobs: number of runs at a time; by default one per visible GPU, or one on the CPU.
+        benchmark: Whose tasks; own: those in DATA.
+        checkpoint: Checkpoint of this plugin.
+        data: Folder with a prepared folder for each task.
+        out: Folder of the sweep.
+        overrides: Changes of the configuration, `key=value`.
+        tasks: Tasks; all by default.
+        lrs: Learning rates; the papers' by default.
+        seeds: Seeds; 1,2,3,4,5 by default.
+        jobs: Runs at a time; by default one per visible GPU, or one on the CPU.
 
     Raises:
-        UserError: `out` has a sweep of another checkpoint, other data or other settings.
+        UserError: a run failed, or `out` has a sweep of another checkpoint, other data or other settings.
     """
-    plan = join(checkpoint, data, out, overrides, runs)
+    usual, rates = BENCHMARKS[benchmark]
+    names = tasks or usual or own_tasks(data)
+    runs = [Run(task, lr, seed) for task in names for lr in lrs or rates for seed in seeds or SEEDS]
+    for_cpu(jobs or 1)
+    plan = join(checkpoint, data, out, list(overrides), runs)
     print(f"{plan['model']} after {plan['updates']:,} updates: {len(runs)} runs in {out}", flush=True)
     gpus = visible_gpus()
     jobs = jobs or len(gpus) or 1
@@ -62,7 +93,9 @@ def sweep(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: l
         done = list(pool.map(perform, runs))
         busy = [run for run, is_done in zip(runs, done) if not is_done]
         list(pool.map(lambda run: perform(run, wait=True), busy))
-    return [run for run in runs if not (out / run.folder / RESULT).is_file()]
+    print(markdown([read_sweep(out)]))
+    if failed := sum(not (out / run.folder / RESULT).is_file() for run in runs):
+        raise UserError(f"{failed} of {len(runs)} runs failed. The same command tries them again.")
 
 
 def run_alone(command: list[str], folder: Path, environment: dict[str, str], held: int) -> None:

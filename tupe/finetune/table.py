@@ -1,18 +1,17 @@
 """Make the papers' table from a sweep: the median over seeds for each learning rate, then the best rate."""
 
-import csv
-import io
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from tupe.finetune.columns import COLUMNS, Column
 from tupe.finetune.runs import SWEEP, Result, Run, result
-from tupe.util import read_json
+from tupe.util import check_labels, labelled, read_json
 
+PUBLISHED = Literal["base", "large", "electra", "diet", "xtreme", "roberta", "xlmr"]
 Found = tuple[float, Result | None]  # learning rate of a run, and its result if it is finished
 
 
@@ -43,6 +42,30 @@ class Row(NamedTuple):
         if not columns or len(scores) < len(columns) or None in scores:
             return None
         return statistics.fmean(scores)
+
+
+def table(
+    sweeps: Sequence[str],
+    *,
+    published: PUBLISHED | None = None,
+    by_language: bool = False,
+    format: Literal["markdown", "json"] = "markdown",
+) -> str:
+    """Print the table of sweeps of GLUE or XTREME: the median of the seeds, then the best learning rate.
+
+    tupe table TUPE-A=runs/glue/tupe_a_base runs/glue/bert_a_base --published base
+
+    Args:
+        sweeps: [LABEL=]SWEEP, the folders of sweeps.
+        published: Add published rows.
+        by_language: Add a column per language.
+        format: With json the scores of every run are printed too.
+    """
+    from tupe.finetune.published import ROWS
+
+    rows = [read_sweep(path, label, by_language) for label, path in labelled(sweeps)]
+    check_labels([row.name for row in rows])
+    return (as_json if format == "json" else markdown)([*rows, *ROWS.get(published, [])])
 
 
 def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
@@ -133,26 +156,8 @@ def as_text(rows: list[Row]) -> list[list[str]]:
     return text if averaged else [cells[:-1] for cells in text]
 
 
-def as_csv(rows: list[Row]) -> str:
-    """Format as CSV, one line per system and column, numbers unrounded."""
-    names = ("system", "column", "score", "deviation", "lr", "finished", "planned", "source", "differs")
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for row in _content(rows):
-        of_row = {name: row[name] for name in ("system", "source")}
-        for name, cell in {**row["cells"], "average": row["average"]}.items():
-            writer.writerow({**of_row, "column": name, **cell})
-    return text.getvalue().rstrip("\n")
-
-
 def as_json(rows: list[Row]) -> str:
-    """Format as JSON, with the scores of every run."""
-    return json.dumps(_content(rows), indent=2, ensure_ascii=False)
-
-
-def _content(rows: list[Row]) -> list[dict[str, Any]]:
-    """Return the numbers of all rows in the columns that are shown, by system."""
+    """Format the numbers of all rows in the columns that are shown as JSON, with the scores of every run."""
     columns = shown(rows)
     averaged = [column for column in columns if column.averaged]
     content = []
@@ -160,7 +165,7 @@ def _content(rows: list[Row]) -> list[dict[str, Any]]:
         cells = {column.name: row.cells[column.name]._asdict() for column in columns if column.name in row.cells}
         average = {"score": row.average(averaged), "columns": [column.name for column in averaged]}
         content.append({"system": row.name, "source": row.source, "cells": cells, "average": average})
-    return content
+    return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def _text(cell: Cell | None) -> str:

@@ -1,6 +1,5 @@
 """A checkpoint as a folder that Transformers loads, with its model code, compared with the model that it came from."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,7 +142,6 @@ def export(
     out: str | Path,
     corpus: str | Path | None = None,
     tokenizer: bool = True,
-    results: Sequence[Path] = (),
     licence: str | None = None,
     base_model: str | None = None,
 ) -> tuple[float, list[str]]:
@@ -155,7 +153,6 @@ def export(
         out: a new folder.
         corpus: the folder with the tokenizer and the corpus' manifest; `data` if not given.
         tokenizer: whether to make one.
-        results: `result.json` of this run, then of others, for the card; by default the one beside the checkpoint.
         licence: of the weights, for the card.
         base_model: what was fine-tuned, for the card.
 
@@ -178,9 +175,8 @@ def export(
         if begun := manifest.imported:
             licence, base_model = licence or begun["licence"], base_model or begun["name"]
     beside = checkpoint.parent / "result.json"
-    if loaded.kind != "MaskedLM" and beside.is_file():
-        results = results or [beside]
-    about = About(loaded, manifest, [read_json(path) for path in results], tokenizer, licence, base_model)
+    scores = [read_json(beside)] if loaded.kind != "MaskedLM" and beside.is_file() else []
+    about = About(loaded, manifest, scores, tokenizer, licence, base_model)
     with atomic(out) as made:
         made.mkdir()
         write_code(made)
