@@ -60,9 +60,10 @@ def test_fitted(system, reader, data, tmp_path, capsys):
     command = ["warm-start", str(reader), *system.split(), str(out), "--data", str(data), "--sequences", "70"]
     assert main(command) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
-    assert "not exact: the positions are taken out of the input, and the new terms are fitted to the text" in printed
+    assert "not exact: the positions are taken out of the input and calibrated on 70 sequences" in printed
     share = re.search(r"is in the new terms to (\S+)%", printed)
     assert (float(share[1]) > 5) == (system != "rope")
+    assert ("rotary positions rotate queries and keys" in printed) == (system == "rope")
     new, before, none = map(float, re.search(r"token: (\S+); before (\S+), and (\S+) without", printed).groups())
     for path, loss in ((reader, before), (out, new)):
         bits, masked = loss_by_position(open_encoder(path), data, 12, 70)
@@ -76,4 +77,4 @@ def test_without_text(reader, tmp_path, capsys):
     assert main(["warm-start", str(reader), "tupe_a", str(out), "--positions", "weights"]) == 0
     assert "guessed from the weights" in capsys.readouterr().out
     assert main(["warm-start", str(reader), "tupe_a", str(tmp_path / "drawn.pt"), "--positions", "new"]) == 0
-    assert "the new terms are drawn" in capsys.readouterr().out
+    assert "its positions are lost, and the new ones are drawn" in capsys.readouterr().out

@@ -15,7 +15,7 @@ def test_a_model_that_learnt_to_answer_in_transformers(make_checkpoint, corpus, 
     from tupe.hf import TupeForQuestionAnswering
 
     make_checkpoint(tmp_path / "pretrained.pt", max_positions=256)
-    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", no_tokenizer=True)
     TupeForQuestionAnswering.from_pretrained(tmp_path / "exported").save_pretrained(tmp_path / "fine-tuned")
     import_transformers(tmp_path / "fine-tuned", tmp_path / "best.pt")
     saved = torch.load(tmp_path / "best.pt", weights_only=True)["cfg"]["task"]

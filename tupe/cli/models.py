@@ -1,12 +1,13 @@
 """Describe and convert models."""
 
 import shlex
+import time
 from pathlib import Path
 from typing import Literal
 
 from typer import Argument, Option
 
-from tupe.cli.options import CHECKPOINT, NEW_FILE
+from tupe.cli.options import NEW_FILE
 from tupe.util import UserError, check_new
 
 
@@ -87,6 +88,7 @@ def warm_start(
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
     """
+
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.text import read_stream
     from tupe.analysis.warm_start import losses, masked_training_text
@@ -99,65 +101,34 @@ def warm_start(
     opened = open_checkpoint(checkpoint)
     old = open_encoder(opened)
     target = target_fields(old, system, fields)
-    sample = None
+    sample, begin = None, time.process_time()
     if data is not None and why_not_exact(old.args, target) is None:
         read_stream(old, data, split="train", most=1)  # nothing is fitted to it, but it must be the model's
     elif data is not None:
         sample = masked_training_text(old, data, sequences, seed)
     started = warm_start(old, target, sample, positions, seed)
+    seconds = time.process_time() - begin
     new = started.encoder
     weights, left = checkpoint_weights(new, opened.weights)
+
     print(f"{old.shown_as} to {full_name(new.args)}")
     if started.exact:
         apart, largest = difference(old, new)
         print(f"exact: the logits of both differ by at most {apart:.1e}, the largest being {largest:.2f}")
+    elif positions == "new":
+        print("the content and layers of the old model; its positions are lost, and the new ones are drawn")
     else:
-        how = {"calibrate": "fitted to the text", "weights": "guessed from the weights", "new": "drawn"}[positions]
-        print(f"not exact: the positions are taken out of the input, and the new terms are {how}")
-        if started.held is not None:
-            shares = ", ".join(f"{share:.1%}" for share in started.held)
-            print(f"the effect of positions on the logits of the layers is in the new terms to {shares}")
-        if data is not None:
-            print(losses(old, new, data, sequences, seed))
+        how = f"calibrated on {len(sample)} sequences" if positions == "calibrate" else "guessed from the weights"
+        print(f"not exact: the positions are taken out of the input and {how}")
+        shares = ", ".join(f"{share:.1%}" for share in started.held)
+        print(f"the effect of positions on the logits of the layers is in the new terms to {shares}")
+    print(f"it took {seconds:.2f} s of the processor")
+    if target.rotary_dims and not old.args.rotary_dims:
+        print("rotary positions rotate queries and keys, which were not trained for it")
+    if data is not None and not started.exact:
+        print(losses(old, new, data, sequences, seed))
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
     if left:
         print(f"left behind, as what a task taught: {', '.join(left)}")
     print(f"train on: tupe pretrain DATA --config continue --init-from {shlex.quote(str(out))}")
-
-
-def export(
-    checkpoint: Path = CHECKPOINT,
-    data: Path = Argument(help="Corpus of the checkpoint, or the task that it was fine-tuned on."),
-    out: Path = Argument(help="New folder."),
-    corpus: Path | None = Option(None, help="Folder of the tokenizer and the manifest; DATA by default."),
-    no_tokenizer: bool = Option(False, "--no-tokenizer", help="Write no tokenizer."),
-    license: str | None = Option(None, help="License identifier for the model card, such as mit."),
-    base_model: str | None = Option(None, help="Exported model that was fine-tuned, for the card."),
-) -> None:
-    """Write a checkpoint as a folder that Hugging Face Transformers loads, with a tokenizer and a model card.
-
-    tupe export checkpoints/tupe_a_base/checkpoint_best.pt data/wiki tupe-base
-    """
-    from tupe.hf.export import export
-    from tupe.util import read_json
-
-    difference, notes = export(checkpoint, data, out, corpus, not no_tokenizer, license, base_model)
-    for note in notes:
-        print(f"note: {note}")
-    print(f"largest difference from the checkpoint's scores: {difference:.1e} of the largest")
-    architecture = read_json(out / "config.json")["architectures"][0]
-    auto = "AutoModel" + architecture.removeprefix("Tupe").replace("ForMaskedLM", "")  # without a task, the features
-    print(f'wrote {out}; load it with: {auto}.from_pretrained("{out}", trust_remote_code=True)')
-
-
-def export_onnx(folder: Path = Argument(help="Folder that `tupe export` or save_pretrained wrote.")) -> None:
-    """Write the model in FOLDER as an ONNX graph for any batch and length, and check it against PyTorch.
-
-    The graph is FOLDER/onnx/model.onnx.
-    """
-    from tupe.hf.onnx import export_onnx
-
-    path, difference = export_onnx(folder)
-    print(f"largest difference from PyTorch: {difference:.1e} of the largest output")
-    print(f"wrote {path}")

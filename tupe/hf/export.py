@@ -137,51 +137,53 @@ def config(loaded: Loaded) -> dict[str, Any]:
 
 
 def export(
-    checkpoint: str | Path,
-    data: str | Path,
-    out: str | Path,
-    corpus: str | Path | None = None,
-    tokenizer: bool = True,
-    licence: str | None = None,
+    checkpoint: Path,
+    data: Path,
+    out: Path,
+    *,
+    corpus: Path | None = None,
+    no_tokenizer: bool = False,
+    license: str | None = None,
     base_model: str | None = None,
-) -> tuple[float, list[str]]:
-    """Write the folder `out`: configuration, weights, tokenizer, model code and card.
+) -> str:
+    """Write a checkpoint as a folder that Hugging Face Transformers loads, with a tokenizer and a model card.
+
+    tupe export checkpoints/tupe_a_base/checkpoint_best.pt data/wiki tupe-base
 
     Args:
-        checkpoint: one of ours, pre-trained or fine-tuned.
-        data: the folder with its dictionary, a corpus or a prepared task.
-        out: a new folder.
-        corpus: the folder with the tokenizer and the corpus' manifest; `data` if not given.
-        tokenizer: whether to make one.
-        licence: of the weights, for the card.
-        base_model: what was fine-tuned, for the card.
+        checkpoint: Checkpoint of this plugin, pre-trained or fine-tuned.
+        data: Corpus of the checkpoint, or the task that it was fine-tuned on.
+        out: New folder.
+        corpus: Folder of the tokenizer and the manifest; DATA by default.
+        no_tokenizer: Write no tokenizer.
+        license: License identifier for the model card, such as mit.
+        base_model: Exported model that was fine-tuned, for the card.
 
     Returns:
-        The largest difference of the folder's scores from the checkpoint's, over max(1, the largest score), and
-        sentences that the user should know.
+        What the user should know: the largest difference of the folder's scores from the checkpoint's over max(1, the
+        largest score), and how to load it.
 
     Raises:
         UserError: `out` exists, or the scores differ by more than `TOLERANCE`.
     """
     from safetensors.torch import save_file
 
-    checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
     check_new(out)
     loaded = load(checkpoint, data)
-    corpus, manifest = Path(corpus or data), None
+    corpus, manifest = corpus or data, None
     # a prepared task has a manifest of its own, but no tokenizer
     if (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON)):
         manifest = Manifest.load(corpus)
         if begun := manifest.imported:
-            licence, base_model = licence or begun["licence"], base_model or begun["name"]
+            license, base_model = license or begun["licence"], base_model or begun["name"]
     beside = checkpoint.parent / "result.json"
     scores = [read_json(beside)] if loaded.kind != "MaskedLM" and beside.is_file() else []
-    about = About(loaded, manifest, scores, tokenizer, licence, base_model)
+    about = About(loaded, manifest, scores, not no_tokenizer, license, base_model)
     with atomic(out) as made:
         made.mkdir()
         write_code(made)
         save_file(weights(loaded), made / "model.safetensors", {"format": "pt"})
-        if tokenizer:
+        if not no_tokenizer:
             separators = loaded.model.args.pair_separators
             if about.tokenizer_as_imported:
                 built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
@@ -196,7 +198,14 @@ def export(
         difference = differs(loaded, made)
         if not difference <= TOLERANCE:
             raise UserError(f"The exported model differs from {checkpoint} by {difference:.1e} of its largest score.")
-    return difference, about.notes
+    auto = "AutoModel" + ("" if loaded.kind == "MaskedLM" else f"For{loaded.kind}")  # without a task, the features
+    return "\n".join(
+        [
+            *(f"note: {note}" for note in about.notes),
+            f"largest difference from the checkpoint's scores: {difference:.1e} of the largest",
+            f'wrote {out}; load it with: {auto}.from_pretrained("{out}", trust_remote_code=True)',
+        ]
+    )
 
 
 @torch.no_grad()

@@ -30,11 +30,16 @@ class _Traced(nn.Module):
         return tuple(found[name] for name in self.outputs)
 
 
-def export_onnx(folder: str | Path) -> tuple[Path, float]:
-    """Write `onnx/model.onnx` into the folder of an exported model.
+def export_onnx(folder: Path) -> str:
+    """Write an exported model as an ONNX graph for any batch and length, and check it against PyTorch.
+
+    The graph is FOLDER/onnx/model.onnx.
+
+    Args:
+        folder: Folder that `tupe export` or save_pretrained wrote.
 
     Returns:
-        the file, and the largest difference of an output between onnxruntime and PyTorch over max(1, the largest).
+        The largest difference of an output between onnxruntime and PyTorch over max(1, the largest), and the file.
 
     Raises:
         UserError: the graph does not compute what the model computes.
@@ -43,7 +48,6 @@ def export_onnx(folder: str | Path) -> tuple[Path, float]:
 
     import tupe.hf as ours
 
-    folder = Path(folder)
     (name,) = read_json(folder / "config.json")["architectures"]
     model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
     model.base_model.unpad = "never"  # as in the graph, which computes padding too
@@ -60,7 +64,7 @@ def export_onnx(folder: str | Path) -> tuple[Path, float]:
             difference = max(difference, _difference(found, wanted))
         if not difference <= TOLERANCE:
             raise UserError(f"The graph of {folder} differs from the model by {difference:.1e} of its largest output.")
-    return path, difference
+    return f"largest difference from PyTorch: {difference:.1e} of the largest output\nwrote {path}"
 
 
 def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
