@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 from tests.commands import ROOT, run
 from tests.samples import write_checkpoint, write_manifest
-from tupe.cli.launch import Training
+from tupe.cli.launch import compose
 from tupe.cli.main import load
 from tupe.cli.plan import read_config
 from tupe.systems import ELECTRAS, MODELS, TRANSLATORS
@@ -187,8 +187,8 @@ def parse(words):
     command, arguments = command_of(words)
     parsed = command.make_context(words[0], list(arguments)).params
     if words[0] in ("plan", "pretrain"):
-        batch = (parsed["batch"], parsed["batch_per_gpu"], parsed["gpus"] or 0, 1, parsed["nodes"])
-        training = Training.of(parsed["data"], parsed["overrides"] or [], parsed["config"], parsed["model"], *batch)
+        missing = {"overrides": parsed["overrides"] or [], "gpus": parsed["gpus"] or 0, "init_from": None}
+        training = compose(**parsed | missing)
         read_config(training.config.parent, training.config.stem, training.settings)
     return parsed
 

@@ -10,14 +10,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from tests.commands import ROOT
 from tests.samples import write_checkpoint
 from tupe.cli import launch
-from tupe.cli.launch import Training
+from tupe.cli.launch import compose
 from tupe.util import UserError
 
 ODD = "a (folder), {é}=[1] #~;&*'"
 
 
-def training(data="DATA", overrides=(), config="base", model=None, batch=None, per_gpu=None, processes=1, **more):
-    return Training.of(data, list(overrides), config, model, batch, per_gpu, 0, processes, more.pop("nodes", 1), **more)
+def training(data="DATA", overrides=(), config="base", processes=1, nodes=1, **more):
+    given = dict.fromkeys(("model", "init_from", "batch", "batch_per_gpu")) | more
+    return compose(data, list(overrides), config, processes=processes, nodes=nodes, gpus=0, gpu=None, mfu=0.4, **given)
 
 
 def settings(*arguments, **more):
@@ -31,11 +32,11 @@ def settings(*arguments, **more):
     [
         ({}, "batch_size", 16, 16),
         ({"config": "diet", "processes": 8}, "batch_size", 64, 8),
-        ({"config": "diet", "per_gpu": 32}, "batch_size", 32, 128),
-        ({"batch": 32, "per_gpu": 8, "nodes": 2}, "batch_size", 8, 2),
+        ({"config": "diet", "batch_per_gpu": 32}, "batch_size", 32, 128),
+        ({"batch": 32, "batch_per_gpu": 8, "nodes": 2}, "batch_size", 8, 2),
         ({"config": "translation/multi30k_en_de"}, "max_tokens", 4096, 2),
         (
-            {"config": str(ROOT / "configs/translation/wmt18.yaml"), "processes": 4, "per_gpu": 2048},
+            {"config": str(ROOT / "configs/translation/wmt18.yaml"), "processes": 4, "batch_per_gpu": 2048},
             "max_tokens",
             2048,
             4,
@@ -49,7 +50,7 @@ def test_the_effective_batch_is_kept(given, unit, each, update_freq):
 
 
 def test_a_batch_that_cannot_be_kept():
-    with pytest.raises(UserError, match="3 processes x 16 do not divide the batch of 256"):
+    with pytest.raises(UserError, match="3 x 16 do not divide the batch of 256"):
         training(processes=3)
 
 
@@ -77,7 +78,7 @@ def ran(monkeypatch):
     monkeypatch.setattr(launch.os, "environ", {"PATH": launch.os.environ["PATH"]})
 
     def ran(**given):
-        training(batch=32, per_gpu=16, **given).run()
+        training(batch=32, batch_per_gpu=16, **given).run()
         return commands[-1]
 
     return ran

@@ -13,8 +13,8 @@ from tupe.cli.plan import lines, read_config, short
 
 def pretraining(corpus, *overrides, nodes=1, processes=1, name="base", **more):
     overrides = [f"task.data={corpus}", "task.tokens_per_sample=32", "model._name=tupe_tiny", *overrides]
-    training = Training(ROOT / f"configs/pretraining/{name}.yaml", overrides, nodes, processes)
-    return list(lines(training, **more))
+    training = Training(ROOT / f"configs/pretraining/{name}.yaml", overrides, nodes, processes, **more)
+    return list(lines(training))
 
 
 def test_numbers(corpus):

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omegaconf import OmegaConf
+from typer import Argument, Option
 
+from tupe.cli.options import OVERRIDES
 from tupe.finetune.runs import quoted
 from tupe.util import UserError, config_dir, for_cpu, user_dir, visible_gpus
 
@@ -21,53 +23,8 @@ class Training(NamedTuple):
     settings: list[str]  # `key=value`
     nodes: int
     processes: int
-
-    @classmethod
-    def of(
-        cls,
-        data: str,
-        overrides: list[str],
-        config: str,
-        model: str | None,
-        batch: int | None,
-        per_gpu: int | None,
-        gpus: int | None,
-        processes: int,
-        nodes: int | None,
-        init_from: Path | None = None,
-    ) -> "Training":
-        """Accumulate gradients such that the batch of an update is `batch`, by default the configuration's.
-
-        Raises:
-            UserError: the processes do not divide the batch.
-        """
-        path = Path(config)
-        if path.suffix != ".yaml":  # a name, in another folder than pretraining as translation/wmt18
-            path = config_dir(str(path.parent) if path.parent.name else "pretraining") / f"{path.name}.yaml"
-        usual = OmegaConf.load(path)
-        unit = "batch_size" if "batch_size" in usual.dataset else "max_tokens"
-        batch = batch or usual.dataset[unit] * usual.optimization.update_freq[0]
-        per_gpu = per_gpu or usual.dataset[unit]
-        gpus = len(visible_gpus()) if gpus is None else gpus
-        nodes, processes = nodes or int(os.environ.get("SLURM_NNODES", 1)), gpus or processes
-        world = nodes * processes
-        if batch % (world * per_gpu):
-            raise UserError(
-                f"{world} processes x {per_gpu} do not divide the batch of {batch}. Set --batch-per-gpu or --batch."
-            )
-        settings = [
-            *(() if gpus else ("common.cpu=true", "common.bf16=false")),
-            f"distributed_training.distributed_world_size={world}",
-            f"common.user_dir={quoted(user_dir())}",
-            f"task.data={quoted(data)}",
-            f"dataset.{unit}={per_gpu}",
-            f"optimization.update_freq=[{batch // (world * per_gpu)}]",
-        ]
-        if model:
-            settings.append(f"model._name={model}")
-        if init_from:
-            settings += _started(init_from)
-        return cls(path, settings + overrides, nodes, processes)
+    gpu: str | None = None  # a key of `tupe.cli.plan.TERAFLOPS`, for the plan
+    mfu: float = 0.4  # fraction of the GPUs' peak that is used
 
     def run(self) -> None:
         """Print the command of the training, and become it."""
@@ -87,6 +44,53 @@ class Training(NamedTuple):
         os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
         print(shlex.join(train), flush=True)
         os.execvp(train[0], train)
+
+
+def compose(
+    data: str = Argument(help="Prepared data; folders as a:b:c."),
+    overrides: list[str] = OVERRIDES,
+    config: str = Option("base", help="Name in configs/pretraining, such as base; translation/NAME; or a .yaml file."),
+    model: str | None = Option(None, help="Model, which `tupe systems` lists; the configuration's by default."),
+    init_from: Path | None = Option(None, help="Checkpoint whose model and weights the training starts from."),
+    batch: int | None = Option(None, help="Sequences (translation: tokens) per update; the configuration's if unset."),
+    batch_per_gpu: int | None = Option(None, help="Sequences (translation: tokens) per GPU and step."),
+    gpus: int | None = Option(None, help="GPUs of each machine; all by default, 0 for the CPU."),
+    processes: int = Option(1, help="Processes on the CPU."),
+    nodes: int | None = Option(None, help="Machines; SLURM's number by default."),
+    gpu: str | None = Option(None, help="Kind of GPU, to estimate hours: v100, a100, h100, h200 or b200."),
+    mfu: float = Option(0.4, help="Fraction of the GPUs' 16-bit peak that is used."),
+) -> Training:
+    """Accumulate gradients such that the batch of an update is `batch`, by default the configuration's.
+
+    Raises:
+        UserError: the processes do not divide the batch.
+    """
+    path = Path(config)
+    if path.suffix != ".yaml":  # a name, in another folder than pretraining as translation/wmt18
+        path = config_dir(str(path.parent) if path.parent.name else "pretraining") / f"{path.name}.yaml"
+    usual = OmegaConf.load(path)
+    unit = "batch_size" if "batch_size" in usual.dataset else "max_tokens"
+    batch = batch or usual.dataset[unit] * usual.optimization.update_freq[0]
+    each = batch_per_gpu or usual.dataset[unit]
+    gpus = len(visible_gpus()) if gpus is None else gpus
+    nodes, processes = nodes or int(os.environ.get("SLURM_NNODES", 1)), gpus or processes
+    world = nodes * processes
+    if batch % (world * each):
+        raise UserError(
+            f"{world} processes x {each} do not divide the batch of {batch}. Set --batch-per-gpu or --batch."
+        )
+    settings = [
+        *(() if gpus else ("common.cpu=true", "common.bf16=false")),
+        f"distributed_training.distributed_world_size={world}",
+        f"common.user_dir={quoted(user_dir())}",
+        f"task.data={quoted(data)}",
+        f"dataset.{unit}={each}",
+        f"optimization.update_freq=[{batch // (world * each)}]",
+        *([f"model._name={model}"] if model else []),
+        *(_started(init_from) if init_from else []),
+        *overrides,
+    ]
+    return Training(path, settings, nodes, processes, gpu, mfu)
 
 
 def _started(checkpoint: Path) -> list[str]:

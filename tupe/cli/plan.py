@@ -32,13 +32,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     return cfg
 
 
-def lines(training: Training, gpu: str | None = None, mfu: float = 0.4) -> Iterator[str]:
-    """Yield the lines of the plan of a training.
-
-    Args:
-        gpu: a key of `TERAFLOPS`, to estimate the hours of a pre-training.
-        mfu: fraction of the GPUs' peak that is used.
-    """
+def lines(training: Training) -> Iterator[str]:
+    """Yield the lines of the plan of a training."""
     cfg = read_config(training.config.parent, training.config.stem, training.settings)
     task, split, world = cfg.task, cfg.dataset.train_subset, training.nodes * training.processes
     folders = [Path(folder) for folder in task.data.split(os.pathsep)]
@@ -79,10 +74,11 @@ def lines(training: Training, gpu: str | None = None, mfu: float = 0.4) -> Itera
             model, batch * length, length, round(batch * length * task.get("mask_prob", 1.0))
         )
         yield f"{short(flops)} floating-point operations"
-        if gpu:
-            hours = flops / (world * 1e12 * TERAFLOPS[gpu] * mfu) / 3600
+        if training.gpu:
+            peak = TERAFLOPS[training.gpu]
+            hours = flops / (world * 1e12 * peak * training.mfu) / 3600
             yield (
-                f"{hours:,.3g} hours on {world} {gpu.upper()} at {mfu:.0%} of {TERAFLOPS[gpu]} TFLOP/s each, "
+                f"{hours:,.3g} hours on {world} {training.gpu.upper()} at {training.mfu:.0%} of {peak} TFLOP/s each, "
                 f"{world * hours:,.3g} GPU-hours"
             )
 

@@ -1,54 +1,27 @@
 """Train models, and predict."""
 
+import functools
 from pathlib import Path
+from typing import Any
 
 from typer import Argument, Option
 
-from tupe.cli.launch import Training
-from tupe.cli.options import CHECKPOINT, FOLDER, OVERRIDES
+from tupe.cli.launch import compose
+from tupe.cli.options import CHECKPOINT, FOLDER
 from tupe.cli.plan import lines
 
-TRAINED_ON = Argument(help="Prepared data; folders as a:b:c.")
-CONFIG = Option("base", help="Name in configs/pretraining, such as base; translation/NAME; or a .yaml file.")
-MODEL = Option(None, help="Model, which `tupe systems` lists; the configuration's by default.")
-BATCH = Option(None, help="Sequences (translation: tokens) per update; the configuration's by default.")
-BATCH_PER_GPU = Option(None, help="Sequences (translation: tokens) per GPU and step.")
-GPUS = Option(None, help="GPUs of each machine; all by default, 0 for the CPU.")
-NODES = Option(None, help="Machines; SLURM's number by default.")
 
-
-def plan(
-    data: str = TRAINED_ON,
-    overrides: list[str] = OVERRIDES,
-    config: str = CONFIG,
-    model: str | None = MODEL,
-    batch: int | None = BATCH,
-    batch_per_gpu: int | None = BATCH_PER_GPU,
-    gpus: int | None = GPUS,
-    nodes: int | None = NODES,
-    gpu: str | None = Option(None, help="Kind of GPU, to estimate hours: v100, a100, h100, h200 or b200."),
-    mfu: float = Option(0.4, help="Fraction of the GPUs' 16-bit peak that is used."),
-) -> None:
+@functools.wraps(compose, assigned=("__annotations__",))
+def plan(**options: Any) -> None:
     """Print the parameters, batch, updates, epochs and hours of a training.
 
     tupe plan data/wiki --model tupe_a_base --nodes 2 --gpus 8 --gpu h100
     """
-    training = Training.of(data, overrides, config, model, batch, batch_per_gpu, gpus, 1, nodes)
-    print("\n".join(lines(training, gpu, mfu)))
+    print("\n".join(lines(compose(**options))))
 
 
-def pretrain(
-    data: str = TRAINED_ON,
-    overrides: list[str] = OVERRIDES,
-    config: str = CONFIG,
-    model: str | None = MODEL,
-    init_from: Path | None = Option(None, help="Checkpoint whose model and weights the training starts from."),
-    batch: int | None = BATCH,
-    batch_per_gpu: int | None = BATCH_PER_GPU,
-    gpus: int | None = GPUS,
-    processes: int = Option(1, help="Processes on the CPU."),
-    nodes: int | None = NODES,
-) -> None:
+@functools.wraps(compose, assigned=("__annotations__",))
+def pretrain(**options: Any) -> None:
     """Pre-train a model, or train a translator, on any number of GPUs and machines.
 
     Gradients are accumulated so that the effective batch is that of the configuration. The command prints the plan and
@@ -57,7 +30,7 @@ def pretrain(
 
     tupe pretrain data/wiki --model tupe_a_base
     """
-    training = Training.of(data, overrides, config, model, batch, batch_per_gpu, gpus, processes, nodes, init_from)
+    training = compose(**options)
     for line in lines(training):
         print(f"plan: {line}")
     training.run()
