@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 from tests.commands import ROOT, run
 from tests.samples import write_checkpoint, write_manifest
-from tupe.cli.launch import compose
+from tupe.cli.launch import training_of
 from tupe.cli.main import load
 from tupe.cli.plan import read_config
 from tupe.systems import ELECTRAS, MODELS, TRANSLATORS
@@ -188,7 +188,7 @@ def parse(words):
     parsed = command.make_context(words[0], list(arguments)).params
     if words[0] in ("plan", "pretrain"):
         missing = {"overrides": parsed["overrides"] or [], "gpus": parsed["gpus"] or 0, "init_from": None}
-        training = compose(**parsed | missing)
+        training = training_of(**parsed | missing)
         read_config(training.config.parent, training.config.stem, training.settings)
     return parsed
 

@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from tests.commands import ROOT
 from tests.samples import write_checkpoint
 from tupe.cli import launch
-from tupe.cli.launch import compose
+from tupe.cli.launch import training_of
 from tupe.util import UserError
 
 ODD = "a (folder), {é}=[1] #~;&*'"
@@ -18,7 +18,9 @@ ODD = "a (folder), {é}=[1] #~;&*'"
 
 def training(data="DATA", overrides=(), config="base", processes=1, nodes=1, **more):
     given = dict.fromkeys(("model", "init_from", "batch", "batch_per_gpu")) | more
-    return compose(data, list(overrides), config, processes=processes, nodes=nodes, gpus=0, gpu=None, mfu=0.4, **given)
+    return training_of(
+        data, list(overrides), config, processes=processes, nodes=nodes, gpus=0, gpu=None, mfu=0.4, **given
+    )
 
 
 def settings(*arguments, **more):

@@ -8,7 +8,6 @@ from typing import Literal
 
 from typer import Argument, Option
 
-from tupe.cli.options import CORPUS, FOLDER, LANGUAGE, RULES, WORKERS
 from tupe.data import corpus as text
 from tupe.data import questions, translation
 from tupe.data.documents import find
@@ -19,6 +18,12 @@ from tupe.data.parallel import pool
 from tupe.data.scores import tokens
 from tupe.data.text import LANGUAGES, PROFILES, STAGES
 from tupe.util import UserError, available_cores, labelled
+
+CORPUS = Argument(help="Prepared corpus, or an imported model.")
+FOLDER = Argument(help="Folder to write.")
+LANGUAGE = Option("en", help="Language of the text.")
+RULES = Option("squad", help="Rules by which answers are scored.")
+WORKERS = Option(None, help="Processes; all cores by default.")
 
 
 def counted(counts: dict[str, int]) -> str:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from omegaconf import OmegaConf
 from typer import Argument, Option
 
-from tupe.cli.options import OVERRIDES
 from tupe.finetune.runs import quoted
 from tupe.util import UserError, config_dir, for_cpu, user_dir, visible_gpus
 
@@ -46,9 +45,9 @@ class Training(NamedTuple):
         os.execvp(train[0], train)
 
 
-def compose(
+def training_of(
     data: str = Argument(help="Prepared data; folders as a:b:c."),
-    overrides: list[str] = OVERRIDES,
+    overrides: list[str] = Argument([], metavar="key=value", help="Changes of the configuration."),
     config: str = Option("base", help="Name in configs/pretraining, such as base; translation/NAME; or a .yaml file."),
     model: str | None = Option(None, help="Model, which `tupe systems` lists; the configuration's by default."),
     init_from: Path | None = Option(None, help="Checkpoint whose model and weights the training starts from."),

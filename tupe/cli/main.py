@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -20,12 +21,12 @@ COMMANDS = {
     "prepare-glue": ("tupe.cli.data:prepare_glue", "Prepare tasks of GLUE, or of your own."),
     "prepare-qa": ("tupe.cli.data:prepare_qa", "Prepare extractive question answering."),
     "prepare-translation": ("tupe.cli.data:prepare_translation", "Prepare parallel text."),
-    "plan": ("tupe.cli.training:plan", "Print the size and hours of a training."),
-    "pretrain": ("tupe.cli.training:pretrain", "Pre-train a model, or train a translator."),
+    "plan": ("tupe.cli.plan:plan", "Print the size and hours of a training."),
+    "pretrain": ("tupe.cli.plan:pretrain", "Pre-train a model, or train a translator."),
     "finetune": ("tupe.finetune.finetune:finetune", "Fine-tune a checkpoint on one task."),
     "sweep": ("tupe.finetune.sweep:sweep", "Fine-tune a checkpoint on a benchmark."),
     "table": ("tupe.finetune.table:table", "Print the table of sweeps."),
-    "predict": ("tupe.cli.training:predict", "Predict test sets, and score them."),
+    "predict": ("tupe.finetune.predict:predict", "Predict test sets, and score them."),
     "qa-score": ("tupe.cli.data:qa_score", "Score answers by the official rules."),
     "systems": ("tupe.cli.listing:systems", "Print the named systems with their fields."),
     "describe": ("tupe.cli.models:describe", "Print a model's equation, parameters and cost."),
@@ -61,7 +62,7 @@ class Values(list):
 
 
 def command(function: Callable[..., Any]) -> TyperCommand:
-    """Make a command of a function. The command prints what the function returns.
+    """Make a command of a function. The command prints the text or path that the function returns.
 
     Positional parameters become arguments, and keyword-only ones options. `Args:` in the docstring is their help. A
     `Sequence` is any number of arguments, or an option `A,B`. A default may be typer's own `Argument` or `Option`.
@@ -84,7 +85,7 @@ def command(function: Callable[..., Any]) -> TyperCommand:
         parameters.append(parameter.replace(default=default))
 
     def run(*args: Any, **options: Any) -> None:
-        if (result := function(*args, **options)) is not None:
+        if isinstance(result := function(*args, **options), str | Path):
             print(result)
 
     run.__annotations__, run.__signature__ = hints, inspect.Signature(parameters)

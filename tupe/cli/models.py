@@ -7,7 +7,6 @@ from typing import Literal
 
 from typer import Argument, Option
 
-from tupe.cli.options import NEW_FILE
 from tupe.util import UserError, check_new
 
 
@@ -72,7 +71,7 @@ def warm_start(
     checkpoint: Path = Argument(help="Masked language model, trained here or imported."),
     system: str = Argument(help="New system, which `tupe systems` lists; the size stays."),
     fields: list[str] = Argument([], metavar="FIELD=VALUE", help="Changes of the system."),
-    out: Path = NEW_FILE,
+    out: Path = Argument(help="New file."),
     data: Path | None = Option(None, help="Corpus in the model's vocabulary; also to measure the losses."),
     positions: Literal["calibrate", "weights", "new"] = Option(
         "calibrate", help="Fit to text, guess from the weights, or draw."

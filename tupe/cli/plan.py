@@ -1,17 +1,19 @@
-"""Plan a pre-training, or the training of a translation model."""
+"""Plan and run a pre-training, or the training of a translation model."""
 
+import functools
 import math
 import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from tupe.cli.launch import Training
+from tupe.cli.launch import Training, training_of
 from tupe.data.languages import languages
 from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, size_of, training_flops
@@ -19,6 +21,31 @@ from tupe.models.tupe import architecture, as_namespace
 
 #: Dense operations a second of a GPU in 16 bits, in units of 1e12, as its maker publishes them.
 TERAFLOPS = {"v100": 125, "a100": 312, "h100": 989, "h200": 989, "b200": 2250}
+
+
+@functools.wraps(training_of, assigned=("__annotations__",))
+def plan(**options: Any) -> None:
+    """Print the parameters, batch, updates, epochs and hours of a training.
+
+    tupe plan data/wiki --model tupe_a_base --nodes 2 --gpus 8 --gpu h100
+    """
+    print("\n".join(lines(training_of(**options))))
+
+
+@functools.wraps(training_of, assigned=("__annotations__",))
+def pretrain(**options: Any) -> None:
+    """Pre-train a model, or train a translator, on any number of GPUs and machines.
+
+    Gradients are accumulated so that the effective batch is that of the configuration. The command prints the plan and
+    the `fairseq-hydra-train` command that it runs; the same command resumes from the last checkpoint. On several
+    machines without SLURM set NODE_RANK and MASTER_ADDR.
+
+    tupe pretrain data/wiki --model tupe_a_base
+    """
+    training = training_of(**options)
+    for line in lines(training):
+        print(f"plan: {line}")
+    training.run()
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:

@@ -1,7 +1,7 @@
 """Predict test sets: of GLUE for its server (gluebenchmark.com), of XTREME for its scripts, and of users' tasks."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from fairseq.data import data_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from tupe.checkpoints.load import Checkpoint, open_checkpoint
+from tupe.checkpoints.load import open_checkpoint
 from tupe.data.glue.tasks import Split, Task, prepared_task
 from tupe.finetune.answers import BATCH, load, predict_answers
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
@@ -17,15 +17,31 @@ from tupe.util import atomic, check_new
 
 
 def predict(
-    checkpoint: str | Path | Checkpoint, data: str | Path, out: str | Path, **questions: Any
+    checkpoint: Path,
+    data: Path,
+    out: Path,
+    *,
+    splits: Sequence[str] = (),
+    doc_stride: int | None = None,
+    max_query: int | None = None,
+    max_answer: int | None = None,
 ) -> dict[Path, dict[str, float]]:
-    """Write a file for each test set of a task, such as `out/CoLA.tsv`; MNLI has two, and a model of MNLI predicts AX.
+    """Predict test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
 
-    XNLI has one per language, `out/test-de.tsv`, or without tests those of its development sets.
+    OUT gets TASK.tsv for texts, and SPLIT.json and SPLIT.nbest.json for questions. The scores are printed where the
+    labels or answers are known. MNLI has two files, and its model predicts AX. XNLI has one per language,
+    `test-de.tsv`, or without tests those of its development sets.
+
+    tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de,test-zh
 
     Args:
-        data: the prepared task, in a folder named like it.
-        questions: arguments of `predict_answers`, where the task is to answer questions.
+        checkpoint: Checkpoint of this plugin.
+        data: Prepared task, such as data/glue/RTE.
+        out: Folder to write.
+        splits: Questions: splits; all test sets by default.
+        doc_stride: Questions: tokens from window to window.
+        max_query: Questions: tokens of the longest question.
+        max_answer: Questions: tokens of the longest answer.
 
     Returns:
         By file the metrics in percent, as the criterion calls them; none where the labels are not known.
@@ -33,11 +49,20 @@ def predict(
     Raises:
         UserError: if the checkpoint does not fit the task.
     """
-    data = Path(data)
     if any(data.glob("*/report.json")):
-        return predict_answers(checkpoint, data, Path(out), **questions)
+        settings = {"doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
+        given = {name: value for name, value in settings.items() if value is not None}
+        metrics = predict_answers(checkpoint, data, out, splits, **given)
+    else:
+        metrics = _predict_texts(checkpoint, data, out)
+    for path, scores in metrics.items():
+        print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")
+    return metrics
+
+
+def _predict_texts(checkpoint: Path, data: Path, out: Path) -> dict[Path, dict[str, float]]:
     row = prepared_task(data)
-    files = {Path(out, f"{_name(row, split)}.tsv"): split for split in _test_sets(row, data)}
+    files = {out / f"{_name(row, split)}.tsv": split for split in _test_sets(row, data)}
     for path in files:
         check_new(path)
     model, task = load(open_checkpoint(checkpoint), data)
