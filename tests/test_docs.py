@@ -41,7 +41,7 @@ PROGRAMS = {
     "scripts/prepare_glue.sh": "needs GLUE: tests/data/test_glue",
     "scripts/finetune_glue.sh": "hours on a GPU: tests/end_to_end/test_finetuning.py",
     "scripts/glue.sh": "days on a GPU: tests/end_to_end/test_sweep.py",
-    "scripts/xtreme.sh": "days on a GPU: tests/end_to_end/test_xtreme.py",
+    "scripts/xtreme.sh": "days on a GPU: tests/contract/test_end_to_end.py",
     "scripts/study.sh": "hours: tests/end_to_end/test_study.py",
     "scripts/prepare_translation.sh": "needs two languages: tests/data/test_translation",
     "scripts/translate_train.sh": "days on GPUs: tests/cli/test_launch.py",

@@ -50,15 +50,6 @@ def test_segments_are_added_in_finetuning(corpus, glue, tmp_path):
     assert state["model"][name].abs().max() > 0
 
 
-def tensors(value, name=""):
-    """Every tensor in a checkpoint, by its path."""
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif isinstance(value, (dict, list, tuple)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from tensors(item, f"{name}/{key}")
-
-
 def test_single_fields_can_be_overridden(corpus, tmp_path):
     """A combination that no paper named is a command line away, and is what the checkpoint then holds."""
     flags = ("--relative", "clipped", "--relative-max-distance", 5, "--reset", "none", "--encoder-normalize-before")
