@@ -52,7 +52,7 @@ def test_the_effective_batch_is_kept(given, unit, each, update_freq):
 
 
 def test_a_batch_that_cannot_be_kept():
-    with pytest.raises(UserError, match="3 x 16 do not divide the batch of 256"):
+    with pytest.raises(UserError, match="3 processes x 16 do not divide the batch of 256"):
         training(processes=3)
 
 
