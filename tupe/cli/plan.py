@@ -79,9 +79,8 @@ def lines(training: Training) -> Iterator[str]:
 
     fields = {name: value for name, value in cfg.model.items() if name != "_name"}
     positions = fields.pop("max_positions", None) or length
-    symbols = (
-        len((folders[0] / words).read_text(encoding="utf-8").splitlines()) + 4 + (not translates)
-    )  # <s>, ... <mask>
+    entries = (folders[0] / words).read_text(encoding="utf-8").splitlines()
+    symbols = len(entries) + (4 if translates else 5)  # fairseq's own, and <mask>
     model = meta_model(cfg.model._name, symbols, positions, **fields)
     yield f"{full_name(as_namespace(cfg.model))}, {short(size_of(model).total)} parameters, {symbols:,} symbols"
 
@@ -97,9 +96,8 @@ def lines(training: Training) -> Iterator[str]:
         f"{short(tokens)} tokens in {len(folders)} folder(s)"
     )
     if not translates:
-        flops = updates * training_flops(
-            model, batch * length, length, round(batch * length * task.get("mask_prob", 1.0))
-        )
+        predicted = round(batch * length * task.get("mask_prob", 1.0))
+        flops = updates * training_flops(model, batch * length, length, predicted)
         yield f"{short(flops)} floating-point operations"
         if training.gpu:
             peak = TERAFLOPS[training.gpu]
