@@ -17,19 +17,16 @@ from tupe.position.precision import at_least_float32
 logger = logging.getLogger(__name__)
 
 
-def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int | None = 1) -> Tensor:
+def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
     """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
     With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
-    row without such neighbours is segment 0. With one, segment 1 is all after the first separator but padding.
+    row without such neighbours is segment 0. With one, segment 1 starts after the first separator, if a token is there.
     """
     assert separators in (1, 2), f"the texts of a pair have 1 or 2 separators between them, not {separators}"
     separator = tokens.eq(eos)
-    if separators == 1:
-        behind = F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0
-        return behind if pad is None else behind & tokens.ne(pad)
-    second = separator & F.pad(separator, (1, 0))[:, :-1]  # true at the second of two separators
-    return second.cumsum(1) > 0
+    starts = F.pad(separator, (1, 0))[:, :-1] & (separator if separators == 2 else tokens.ne(pad))
+    return starts.cumsum(1) > 0
 
 
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
