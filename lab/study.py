@@ -7,14 +7,12 @@ Example: bash scripts/study.sh wiki.txt.xz --glue glue_data --jobs 2
 
 import argparse
 import contextlib
-import math
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -25,18 +23,9 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from lab import records as kinds
 from lab.design import PARTS, ROBERTA, Design, Run, read_design
-from lab.records import (
-    Conversion,
-    Cost,
-    FineTuning,
-    Pretraining,
-    Record,
-    best_rate,
-    read_records,
-    this_machine,
-    write_record,
-)
+from lab.records import Record, best_rate, read_records, this_machine, write_record
 from lab.report import add_size
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import TrainingLog, read_log
@@ -45,7 +34,7 @@ from tupe.analysis.length import longest_input, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.finetune.table import read_sweep
 from tupe.systems import SIZES
-from tupe.util import UserError, available_cores, config_dir, read_json, run_folder, user_dir
+from tupe.util import UserError, available_cores, config_dir, read_json, run_folder, user_dir, write_json
 
 _TUPE = (sys.executable, "-m", "tupe")
 _BENCHMARK = Path(__file__).parent / "benchmarks/model.py"
@@ -169,7 +158,7 @@ class Study:
         design: Design,
         records: Path,
         out: Path,
-        parts: Collection[str] = (),
+        parts: Collection[str] = PARTS,
         systems: Collection[str] = (),
     ) -> None:
         self.design = design
@@ -181,7 +170,7 @@ class Study:
         self.wanted = [
             run
             for run in design.runs()
-            if run.part in (parts or PARTS) and (not systems or run.system in systems or run.part == "cost")
+            if run.part in parts and (not systems or run.system in systems or run.part == "cost")
         ]
         self._processes: set[subprocess.Popen] = set()
         self._stopping = False
@@ -232,20 +221,19 @@ class Study:
             return {"run": str(run), **start}
         return {**pretraining_settings(design, run, self.lr(run), self.corpus), **start}
 
-    def hindrance(self, run: Run) -> str | None:
-        """Return why a run cannot be done now; None if it can."""
-        if first := self.design.before(run):
-            if first not in self.done:
-                return f"waits for {first}"
-            if not self.initial(run):
-                return f"the checkpoint of {first} is not in {self.out}: copy it, or delete its record"
+    def hindrance(self, run: Run) -> str:
+        """Return why a run cannot be done now; nothing if it can."""
+        first = self.design.before(run)
+        if first and first not in self.done:
+            return f"waits for {first}"
+        if first and not self.initial(run):
+            return f"the checkpoint of {first} is not in {self.out}: copy it, or delete its record"
         if run.part == "glue" and not self.glue.is_dir():
             return "tasks not prepared: use --glue"
         if run.part in _TRAININGS and self.lr(run) is None:
-            searches = self.design.searches(run.system)
-            diverged = all(search in self.done for search in searches)
+            diverged = all(search in self.done for search in self.design.searches(run.system))
             return "every rate of the search diverged" if diverged else "waits for the search"
-        return None
+        return ""
 
     def check(self) -> None:
         """Raise `UserError` at the first record whose settings differ from those that its run would have here."""
@@ -255,39 +243,33 @@ class Study:
             if known and (source is None or source in self.done) and record.settings != self.settings(run):
                 raise UserError(f"{self.records / run.path} is of other settings. Set --out and --records.")
 
-    def do(self, jobs: int, minutes: float = math.inf) -> None:
-        """Do what is left, `jobs` at a time, for `minutes`; then stop the processes, which save."""
+    def do(self, jobs: int) -> None:
+        """Do what is left, `jobs` at a time. Ctrl-C and SIGTERM stop the processes, which save."""
         self.check()
-        end = time.monotonic() + 60 * minutes
         active: dict[Future, Run] = {}
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with ThreadPoolExecutor(jobs) as pool:
             try:
-                while time.monotonic() < end:
+                while True:
                     for run in self.wanted:
-                        if len(active) < jobs and self._can_begin(run, active.values()):
+                        ready = run not in {*self.failed, *active.values(), *self.done} and not self.hindrance(run)
+                        alone = "cost" in {run.part, *(other.part for other in active.values())}
+                        if ready and len(active) < (1 if alone else jobs):
                             active[pool.submit(self.perform, run)] = run
                     if not active:
                         break
-                    for future in wait(active, timeout=1, return_when=FIRST_COMPLETED).done:
+                    for future in wait(active, return_when=FIRST_COMPLETED).done:
                         self._conclude(active.pop(future), future.exception())
             finally:
                 self._stopping = True
                 for process in list(self._processes):
                     process.terminate()
 
-    def _can_begin(self, run: Run, active: Collection[Run]) -> bool:
-        if run in self.failed or run in active or run in self.done or self.hindrance(run):
-            return False
-        return not any(other.part == "cost" for other in active) and not (
-            run.part == "cost" and active
-        )  # it runs alone
-
     def _conclude(self, run: Run, error: BaseException | None) -> None:
         if error is not None:
             self.failed.add(run)
             print(f"failed: {run}: {error}", file=sys.stderr, flush=True)
-        elif run in self.done:
+        else:
             number = sum(one not in self.done for one in self.wanted)
             print(f"done: {run}; {number} of {len(self.wanted)} runs left", flush=True)
 
@@ -297,18 +279,15 @@ class Study:
         with run_folder(folder, settings):
             (folder / _ENDED).unlink(missing_ok=True)
             spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
-            said, code = "", 0
             for number, command in enumerate(self.commands(run, folder, settings)):
                 code, seconds, said = self._run(command, folder / _LOG)
                 if number == 0:
                     spent += seconds
-                    (folder / _SPENT).write_text(f"{spent}")
-                if code or self._stopping:
+                    write_json(folder / _SPENT, spent)
+                if code:
                     break
-            if self._stopping and code:
-                return
             diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(said))
-            if code and not diverged:
+            if code and (self._stopping or not diverged):
                 raise RuntimeError(next(reversed(said.strip().splitlines()), f"exit status {code}"))
             record = self.record(run, settings, folder, spent, diverged, said)
             write_record(self.records, run, record)
@@ -322,30 +301,29 @@ class Study:
 
     def commands(self, run: Run, folder: Path, settings: dict[str, Any]) -> Iterator[list[str]]:
         """Yield the command of a run, and after a pre-training the command that measures its losses by length."""
-        design, sweep = self.design, self.design.finetuning
+        design, sweep, system = self.design, self.design.finetuning, self.design.systems.get(run.system)
+        command: list[Any]
         if run.part == "cost":
-            yield [sys.executable, str(_BENCHMARK), *design.cost, "--output", str(folder)]
+            command = [sys.executable, _BENCHMARK, *design.cost, "--output", folder]
         elif run.part == "glue":
             lists = {"--tasks": sweep.tasks, "--lrs": sweep.rates, "--seeds": sweep.seeds}
             options = [f"{name}={','.join(map(str, values))}" for name, values in lists.items()]
-            paths = map(str, (self.initial(run), self.glue, folder / "sweep"))
-            yield [*_TUPE, "sweep", "glue", *options, *paths, *sweep.settings]
+            paths = (self.initial(run), self.glue, folder / "sweep")
+            command = [*_TUPE, "sweep", "glue", *options, *paths, *sweep.settings]
         elif run.part == "start":
             (folder / "start.pt").unlink(missing_ok=True)  # of a conversion that was stopped before its record
-            how = ("--positions", design.systems[run.system].start.positions, "--seed", str(run.seed))
+            how = ("--positions", system.start.positions, "--seed", run.seed, "--data", self.corpus)
             fields = (design.model(run.system), *self._fields(run))
-            paths = (*fields, str(folder / "start.pt"), "--data", str(self.corpus))
-            yield [*_TUPE, "warm-start", str(self.initial(run)), *paths, *how]
+            command = [*_TUPE, "warm-start", self.initial(run), *fields, folder / "start.pt", *how]
         else:
-            yield pretraining_command(design, run, self.lr(run), self.corpus, folder, self.initial(run))
-            if self._is_measured(run) and design.masks:
-                (folder / _LENGTHS).unlink(missing_ok=True)
-                lengths = {settings["pretraining"]["task"]["tokens_per_sample"], *design.lengths}
-                extend = design.systems[run.system].evaluate
-                options = ["--lengths", ",".join(map(str, sorted(lengths))), *(["--window"] if extend else [])]
-                paths = ("--data", str(self.corpus), "--json", str(folder / _LENGTHS))
-                checkpoint = str(folder / "checkpoint_last.pt")
-                yield [*_TUPE, "loss-by-length", checkpoint, *options, "--masks", str(design.masks), *paths]
+            command = pretraining_command(design, run, self.lr(run), self.corpus, folder, self.initial(run))
+        yield [*map(str, command)]
+        if self._is_measured(run) and design.masks:
+            (folder / _LENGTHS).unlink(missing_ok=True)
+            lengths = sorted({settings["pretraining"]["task"]["tokens_per_sample"], *design.lengths})
+            options = ["--lengths", ",".join(map(str, lengths)), *(["--window"] if system.evaluate else [])]
+            options += ["--masks", design.masks, "--data", self.corpus, "--json", folder / _LENGTHS]
+            yield [*map(str, (*_TUPE, "loss-by-length", folder / "checkpoint_last.pt", *options))]
 
     def _fields(self, run: Run) -> list[str]:
         """Return the fields of the model that the row's own settings change, as `FIELD=VALUE`."""
@@ -357,12 +335,10 @@ class Study:
 
     def _run(self, command: list[str], log: Path) -> tuple[int, float, str]:
         """Run a command; return its exit status, the processor's seconds, and what it printed, also to `log`."""
-        environment = {**_ENVIRONMENT, **os.environ}
         with log.open("a+b") as file:
             first = file.seek(0, os.SEEK_END)
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, start_new_session=True
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+            process = subprocess.Popen(command, **streams, env={**_ENVIRONMENT, **os.environ}, start_new_session=True)
             self._processes.add(process)
             _, status, usage = os.wait4(process.pid, 0)
             self._processes.discard(process)
@@ -377,64 +353,51 @@ class Study:
         """Return the record of a run that has ended; `said` is what its last command printed."""
         about = {"settings": settings, **this_machine()}
         if run.part == "start":
-            return Conversion(seconds=float(_SECONDS.findall(said)[-1]), **about)
+            return kinds.Conversion(seconds=float(_SECONDS.findall(said)[-1]), **about)
         if run.part == "cost":
-            found = read_json(folder / "model.json")
-            times: dict[str, dict[str, list[float]]] = {}
+            found, times = read_json(folder / "model.json"), {}
             for record in found["records"]:
                 times.setdefault(record["rival"], {})[record["mode"]] = record["time_over_first"]
-            return Cost(conditions=found["run"], times=times, **about)
+            return kinds.Cost(conditions=found["run"], times=times, **about)
+        about |= {"processor_seconds": round(spent, 1)}
         if run.part == "glue":
-            row = read_sweep(folder / "sweep")
-            scores = {
-                name: {f"{lr:g}": of_rate for lr, of_rate in cell.scores.items()} for name, cell in row.cells.items()
-            }
-            return FineTuning(scores=scores, processor_seconds=round(spent, 1), **about)
+            cells = read_sweep(folder / "sweep").cells.items()
+            scores = {name: {f"{lr:g}": found for lr, found in cell.scores.items()} for name, cell in cells}
+            return kinds.FineTuning(scores=scores, **about)
         log = TrainingLog({}, {})
         with contextlib.suppress(UserError):  # a run may diverge before its first record
             log = read_log(folder)
         valid = sorted(log.valid.items())
         parameters = _PARAMETERS.search((folder / _LOG).read_text(errors="replace"))
-        return Pretraining(
+        return kinds.Pretraining(
             lr=self.lr(run),
             parameters=int(parameters[1].replace(",", "")) if parameters else 0,
             curve=[(update, values["loss"]) for update, values in valid],
             accuracy=valid[-1][1].get("accuracy") if valid else None,
             training_seconds=round(log.seconds, 1),
-            processor_seconds=round(spent, 1),
             diverged=diverged,
             **about,
             **(measure(self.design, self.corpus, folder) if self._is_measured(run) else {}),
         )
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        "scripts/study.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> None:
+    parser = argparse.ArgumentParser("scripts/study.sh", description=__doc__)
     add = parser.add_argument
     add("texts", nargs="*", type=Path, metavar="TEXT", help="texts of the corpus; none if it is prepared")
     add_size(parser)
     add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
     add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one a core)")
-    help_ = "save and end after this time (default: when all is done)"
-    add("--minutes", type=float, default=math.inf, metavar="M", help=help_)
-    add("--parts", nargs="+", choices=PARTS, default=[], help="default: all")
+    add("--parts", nargs="+", choices=PARTS, default=PARTS, help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
     add("--list", action="store_true", help="list what is done and what is missing, and do nothing")
-    return parser.parse_intermixed_args()
-
-
-def main() -> None:
-    args = arguments()
+    args = parser.parse_intermixed_args()
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     if not args.list:
         study.prepare(args.texts, args.glue)
-        study.do(args.jobs or design.jobs or available_cores(), args.minutes)
-        number = sum(run in study.done for run in study.wanted)
-        print(f"study: {number} of {len(study.wanted)} runs have a record in {study.records}")
+        study.do(args.jobs or design.jobs or available_cores())
     for run in study.wanted:
         why = "" if run in study.done else study.hindrance(run)
         if args.list or why:

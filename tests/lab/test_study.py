@@ -1,7 +1,10 @@
 """What is run, in which order, by which commands; and the driver, with runs that are a few lines of Python."""
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -154,12 +157,18 @@ def test_one_that_fails_and_one_that_diverges(make, capsys):
     assert again.done[Run("final", "bert_a", 1)].lr == 0.002
 
 
-def test_stopped_it_goes_on(make, monkeypatch):
+def test_stopped_it_goes_on(make):
     slow = make(pause=0.2, parts=["search"])
     logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
-    with monkeypatch.context() as clock:
-        clock.setattr(time, "monotonic", lambda: 60.0 * all(log.exists() for log in logs))
-        slow.do(jobs=2, minutes=0.5)
+
+    def stop():
+        while not all(log.exists() for log in logs):
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        slow.do(jobs=2)
     assert not slow.done and not slow.failed
     assert all(0 < len(log.read_text().splitlines()) < 11 for log in logs)
     here = make(parts=["search"])
