@@ -72,7 +72,7 @@ class JsonBpe:
         return " ".join(self.tokenizer.symbols[number] for number in self.tokenizer(text))
 
     def decode(self, symbols: str) -> str:
-        return self.tokenizer.decode(symbols.split())
+        return self.tokenizer.decode(symbols.split(" "))
 
 
 class ProcessedText:
