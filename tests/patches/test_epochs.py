@@ -22,7 +22,7 @@ RUNS = {
                                     "--tokens-per-sample", 9),
     "sentence_prediction": ("cola", *CLASSES, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),
     "tupe_sentence_prediction": ("cola", *CLASSES, "--task", "tupe_sentence_prediction", "--criterion",
-                                 "tupe_sentence_prediction", "--length-window", 2),
+                                 "tupe_sentence_prediction"),
     "tupe_question_answering": ("questions", "--task", "tupe_question_answering", "--arch", "tupe_tiny", "--criterion",
                                 "tupe_question_answering", "--max-positions", 48, "--max-query", 8, "--doc-stride", 16,
                                 "--batch-size", 40),

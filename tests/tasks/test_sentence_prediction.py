@@ -200,34 +200,6 @@ def lengths_and_labels(folder, count=61):
     return folder
 
 
-def epoch(task, split, number=1, shards=1, shard=0, start=0):
-    """The batches of an epoch of training, of one worker of several."""
-    dataset = task.load_dataset(split)
-    options = {"max_sentences": 4, "num_shards": shards, "shard_id": shard, "seed": 1, "epoch": number}
-    iterator = task.get_batch_iterator(dataset, **options)
-    if start:
-        iterator.load_state_dict({"version": 2, "epoch": number, "iterations_in_epoch": start, "shuffle": True})
-    return [sorted(sample["id"].tolist()) for sample in iterator.next_epoch_itr(shuffle=True) if sample]
-
-
-def padding(task):
-    dataset = task.load_dataset("train")
-    batches = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=4)
-    return sum(len(batch) * max(map(dataset.size, batch)) - sum(map(dataset.size, batch)) for batch in batches)
-
-
-def test_length_windows(folder):
-    plain, window = (lengths_and_labels(folder).task(length_window=window) for window in (0, 5))
-    assert padding(window) < padding(plain) / 2
-    windows = [epoch(window, "train", number) for number in (1, 2)]
-    assert sorted(map(len, windows[0])) == sorted(map(len, epoch(plain, "train"))) == [1, *[4] * 15]
-    assert sorted(index for batch in windows[0] for index in batch) == list(range(61))
-    assert epoch(window, "train") == windows[0]  # by seed and epoch alone
-    assert windows[1] != windows[0] and sorted(windows[1]) == sorted(windows[0])
-    inside = np.split(plain.load_dataset("train").ordered_indices(), range(20, 61, 20))
-    assert all(any(set(batch) <= set(some.tolist()) for some in inside) for batch in windows[0])
-
-
 @pytest.mark.parametrize("labels", [["x"], [0.5]])
 def test_folders_of_different_lengths_are_refused(folder, labels):
     """fairseq would pair what does not belong together, in silence."""

@@ -11,8 +11,6 @@ import torch
 from fairseq.data import Dictionary, FairseqDataset, NestedDictionaryDataset
 from torch import Tensor
 
-LENGTH_WINDOW = "in training: sort by length within windows of this many batches, for less padding; 0: never"
-
 
 def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> list[Sequence[int]]:
     """Append those of `indices` that fairseq left out at the end of `batches`.
@@ -36,30 +34,6 @@ class Sized(FairseqDataset):
 
     def size(self, index: int) -> int:
         return self.sizes[index]
-
-
-class LengthWindows(FairseqDataset):
-    """Mixin, before one of fairseq's data sets: sorts examples by length within windows of batches.
-
-    With a window of 50, examples are shuffled as ever; then those of each 50 batches are sorted by length and cut into
-    batches again, which fairseq shuffles every epoch by its seed. With a batch size, their number stays the same.
-    """
-
-    #: Number of batches in a window; 0 for no windows.
-    length_window = 0
-
-    def batch_by_size(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> list[Sequence[int]]:
-        """Do what fairseq's does for `indices` in the order of `ordered_indices`, but leave no example out."""
-        batches = with_last_batch(super().batch_by_size(indices, *args, **kwargs), indices)
-        if not self.length_window:
-            return batches
-
-        in_windows: list[Sequence[int]] = []
-        for first in range(0, len(batches), self.length_window):
-            window = np.concatenate(batches[first : first + self.length_window])
-            window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
-            in_windows += with_last_batch(super().batch_by_size(window, *args, **kwargs), window)
-        return in_windows
 
 
 class Batches(NestedDictionaryDataset):

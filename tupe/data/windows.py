@@ -9,7 +9,7 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tupe.data.batches import LengthWindows, Sized
+from tupe.data.batches import Sized
 from tupe.data.manifest import REPORT
 from tupe.data.questions import EXAMPLES, QUESTIONS, Paragraph, Question, read
 from tupe.data.scores import scores, tokens
@@ -58,11 +58,11 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     return counts
 
 
-class QuestionWindows(LengthWindows, Sized):
+class QuestionWindows(Sized):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     `tupe prepare-qa` made the split's `folder`. `cfg` has `max_positions`, `max_query`, `doc_stride`,
-    `windows_without_answer`, `length_window` and `seed`. One or two `separators` stand between question and context.
+    `windows_without_answer` and `seed`. One or two `separators` stand between question and context.
     `split_number` tells the split from the others of its task.
     """
 
@@ -71,7 +71,6 @@ class QuestionWindows(LengthWindows, Sized):
     ) -> None:
         super().__init__()
         self.name, self.training, self.split_number = folder.name, folder.name == "train", split_number
-        self.length_window = cfg.length_window if self.training else 0
         self._cfg, self._dictionary = cfg, dictionary
         self._folder, self._separators = folder, separators
         report = read_json(folder / REPORT)

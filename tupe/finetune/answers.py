@@ -56,7 +56,8 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
     """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
     of_window: dict[int, list[Candidate]] = {}
     device = next(model.parameters()).device
-    batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=BATCH)
+    order = windows.ordered_indices()
+    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
     for batch in tqdm(batches, windows.name, disable=None, unit="batch"):
         sample = windows.collater([windows[index] for index in batch])
         net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}

@@ -14,7 +14,6 @@ from omegaconf import II, MISSING, DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter, log_examples
-from tupe.data.batches import LENGTH_WINDOW
 from tupe.data.windows import SPECIAL, QuestionWindows
 from tupe.patches.checkpoints import read_dictionary
 from tupe.systems import setting
@@ -33,7 +32,6 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
     windows_without_answer: WITHOUT_ANSWER_CHOICES = setting(
         "bos", "in training: their answer is <s> (bos), or they are left out (drop)"
     )
-    length_window: int = setting(0, LENGTH_WINDOW)
     seed: int = II("common.seed")
 
 

@@ -31,7 +31,7 @@ from omegaconf import II, MISSING, DictConfig
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS, class_counts
-from tupe.data.batches import LENGTH_WINDOW, Batches, LengthWindows, Sized
+from tupe.data.batches import Batches, Sized
 from tupe.data.glue.tasks import MANIFEST, prepared_task
 from tupe.systems import setting
 
@@ -44,7 +44,6 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     # fairseq's dictionaries start with <s>, <pad>, </s>
     init_token: Optional[int] = setting(0, "token before the first sentence: <s>")
     separator_token: Optional[int] = setting(2, "token before the second sentence: </s>")
-    length_window: int = setting(0, LENGTH_WINDOW)
     unordered: bool = setting(False, "the sentences of a pair could be the other way round")
     both_orders: bool = setting(False, "train on unordered pairs in both orders, as ELECTRA's fine-tuning does")
     regression_target: bool = II("criterion.regression_target")
@@ -93,10 +92,10 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
             labels = [*labels, *labels]
         tokens = self.joined(sentences)
-        order, window = tokens.sizes, 0
+        order = tokens.sizes
         if split == "train":
             with data_utils.numpy_seed(self.cfg.seed):
-                order, window = np.random.permutation(len(tokens)), self.cfg.length_window
+                order = np.random.permutation(len(tokens))
         examples = {
             "id": IdDataset(),
             "net_input": {
@@ -107,8 +106,7 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             "ntokens": NumelDataset(tokens, reduce=True),
             "target": RawLabelDataset(labels),
         }
-        dataset = InOrder(Batches(examples, [tokens.sizes], self.source_dictionary), sort_order=[order])
-        dataset.length_window = window
+        dataset = SortDataset(Batches(examples, [tokens.sizes], self.source_dictionary), sort_order=[order])
         self.datasets[split] = dataset
         return dataset
 
@@ -144,10 +142,6 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             return {name: metric(*numbers) for name, metric in OF_NUMBERS.items()}
         counts = class_counts(torch.tensor(targets), scores.argmax(1), self.cfg.num_classes).tolist()
         return {name: metric(counts) for name, metric in OF_CLASSES.items()}
-
-
-class InOrder(LengthWindows, SortDataset):
-    """Examples in a given order, in training perhaps sorted by length within windows."""
 
 
 class JoinedSentences(Sized):
