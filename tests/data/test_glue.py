@@ -7,7 +7,6 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.glue.tasks import TASKS
 from tupe.data.manifest import Manifest, check_files
@@ -126,15 +125,6 @@ def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
     assert main(["prepare-glue", str(copy), str(prepared), "RTE", str(tmp_path / "out")]) == 1
     assert "dev.tsv has the columns index, sentence, label, not" in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_killed_and_started_again(download, prepared, tmp_path):
-    arguments = ["prepare-glue", download, prepared, "RTE", "CoLA", tmp_path / "out", "--workers", "1"]
-    killed = [run_killed(arguments, at, "all") for at in (1, 7, 3)]
-    assert killed[:2] == [-9, -9]
-    assert main(list(map(str, arguments))) == 0
-    whole = {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")}
-    assert whole == {"CoLA", "RTE"} and len(numbers(tmp_path / "out/CoLA/input0", "valid")) == 8
 
 
 def test_the_languages_of_xnli_that_are_there(prepared, tmp_path, capsys):

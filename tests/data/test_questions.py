@@ -68,12 +68,6 @@ def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
         check_files(out)
 
 
-def test_test_sets_without_answers_can_be_prepared(corpus, tmp_path, capsys):
-    path = write_json(tmp_path / "x.json", squad((LINES["vi"], [("a", "?", "")])))
-    prepare(corpus, tmp_path / "out", f"test-vi={path}")
-    assert "1 no answer" in capsys.readouterr().out
-
-
 def test_texts_are_as_they_stand(tmp_path):
     context = "  A\r\nline\tand \u2028 more 😀."
     content = squad((context, [("a", "  what?", "line"), ("b", "", "")]))

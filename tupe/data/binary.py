@@ -11,17 +11,12 @@ from tupe.util import atomic
 PAD, EOS = 1, 2  # the numbers of <pad> and </s> in every dictionary of fairseq
 
 
-def index_and_data(prefix: Path) -> tuple[Path, Path]:
-    """Return the paths of the index and of the data."""
-    return prefix.with_name(f"{prefix.name}.idx"), prefix.with_name(f"{prefix.name}.bin")
-
-
 @contextlib.contextmanager
 def writer(prefix: Path, symbols: int) -> Iterator[Callable[[Sequence[int]], None]]:
     """Yield `add(sequence)` of fairseq's builder, for numbers below `symbols`. The index comes last."""
     from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder, best_fitting_int_dtype
 
-    of_index, of_data = index_and_data(prefix)
+    of_index, of_data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
     with atomic(of_index, overwrite=True) as index, atomic(of_data, overwrite=True) as data:
         builder = MMapIndexedDatasetBuilder(data, dtype=best_fitting_int_dtype(symbols))
         yield lambda sequence: builder.add_item(torch.as_tensor(sequence))

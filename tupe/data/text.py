@@ -140,7 +140,8 @@ class Sentences:
 REPAIR = "repair-characters"
 #: Without `repair-characters`, for tokenizers whose pieces have white space in them, such as byte-level ones.
 KEEP_WHITE_SPACE = "keep-white-space"
-#: The stages from a line to a line, which is removed if it is empty, and from lines to lines; made for a language.
+SPLIT = "split-sentences"
+#: The stages from a line to a line, which is removed if it is empty; made for a language.
 LINE_STAGES = {
     REPAIR: lambda _: repair,
     "special-tokens": lambda _: special_tokens,
@@ -148,15 +149,12 @@ LINE_STAGES = {
     "tokenise": tokeniser,
     "lower-case": lambda _: str.lower,
 }
-DOCUMENT_STAGES = {"split-sentences": Sentences}
 PROFILES = {
     "paper": (
         *("deduplicate-documents", "deduplicate-lines", REPAIR, "special-tokens", "normalise-punctuation"),
-        *("split-sentences", "tokenise", "lower-case", "drop-rare-words", "join-short-sentences"),
+        *(SPLIT, "tokenise", "lower-case", "drop-rare-words", "join-short-sentences"),
     ),
-    "sentencepiece": (
-        *("deduplicate-documents", "deduplicate-lines", REPAIR, "split-sentences", "join-short-sentences"),
-    ),
+    "sentencepiece": (*("deduplicate-documents", "deduplicate-lines", REPAIR, SPLIT, "join-short-sentences"),),
 }
 #: All stages in their order; `tupe.data.corpus` has those that need the whole corpus.
 STAGES = (*PROFILES["paper"], KEEP_WHITE_SPACE)
@@ -170,7 +168,7 @@ class TextProcessing:
         # what takes the place of `repair-characters` where that is off
         self._line = {REPAIR: keep_white_space if KEEP_WHITE_SPACE in stages else mark}
         self._line |= {name: make(language) for name, make in LINE_STAGES.items() if name in stages}
-        self._document = {name: make(language) for name, make in DOCUMENT_STAGES.items() if name in stages}
+        self._sentences = Sentences(language) if SPLIT in stages else None
 
     def line(self, text: str) -> str:
         """Apply the stages that go from a line to a line to a text; the result may be empty."""
@@ -194,8 +192,8 @@ class TextProcessing:
                 new = list(filter(None, new))
                 counts[f"{name}: removed"] += len(lines) - len(new)
                 lines = new
-            elif name in self._document:
-                new = self._document[name](lines)
+            elif name == SPLIT and self._sentences:
+                new = self._sentences(lines)
                 counts[f"{name}: added"] += len(new) - len(lines)
                 lines = new
         return lines
