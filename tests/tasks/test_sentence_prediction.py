@@ -192,14 +192,6 @@ def test_checkpoints_have_the_scale_of_the_labels(folder):
     assert cfg.task.label_scale == 20
 
 
-def lengths_and_labels(folder, count=61):
-    """Splits `train` and `valid` of sentences of 1 to 9 words."""
-    sentences = ["a " * (1 + 5 * row % 9) for row in range(count)]
-    for split in ("train", "valid"):
-        folder.split(split, input0=sentences, labels=["x"] * count)
-    return folder
-
-
 @pytest.mark.parametrize("labels", [["x"], [0.5]])
 def test_folders_of_different_lengths_are_refused(folder, labels):
     """fairseq would pair what does not belong together, in silence."""
