@@ -79,8 +79,8 @@ def lines(training: Training) -> Iterator[str]:
 
     fields = {name: value for name, value in cfg.model.items() if name != "_name"}
     positions = fields.pop("max_positions", None) or length
-    entries = (folders[0] / words).read_text(encoding="utf-8").splitlines()
-    symbols = len(entries) + (4 if translates else 5)  # fairseq's own, and <mask>
+    entries = (folders[0] / words).read_bytes().count(b"\n")
+    symbols = entries + (4 if translates else 5)  # fairseq's own, and <mask>
     model = meta_model(cfg.model._name, symbols, positions, **fields)
     yield f"{full_name(as_namespace(cfg.model))}, {short(size_of(model).total)} parameters, {symbols:,} symbols"
 
