@@ -20,7 +20,7 @@ _KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Tell whether this is an AMD CPU with AVX-512, and PyTorch has oneDNN and MKL."""
+    """Return whether this is an AMD CPU with AVX-512, and PyTorch has oneDNN and MKL."""
     cpuinfo = Path("/proc/cpuinfo")
     faster = (
         torch.backends.mkl.is_available()
@@ -110,7 +110,7 @@ class Dropout(nn.Dropout):
 
 
 def is_traced() -> bool:
-    """Tell whether operations are recorded or transformed rather than only run.
+    """Return whether operations are recorded or transformed rather than only run.
 
     Then code must not branch on values, must not cache results, and must use operations of PyTorch that every tracer
     and transform supports: `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and other
@@ -126,7 +126,7 @@ def is_traced() -> bool:
 
 
 def is_transformed() -> bool:
-    """Tell whether `torch.func` or forward-mode derivatives are active, which not every fused kernel supports."""
+    """Return whether `torch.func` or forward-mode derivatives are active, which not every fused kernel supports."""
     return not torch.compiler.is_compiling() and (
         torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
     )

@@ -22,45 +22,45 @@ class Choice(NamedTuple):
 CHOICES: dict[str, dict[str, Choice]] = {
     "absolute": {
         "none": Choice(),
-        "input": Choice("added to the words (BERT)"),
-        "untied": Choice("a correlation of their own (TUPE)", "(p_i U^Q)(p_j U^K)^T/sqrt(2d)"),
-        "untied_cross": Choice("the same with the two cross terms"),
+        "input": Choice("added to the token embeddings (BERT)"),
+        "untied": Choice("untied from the content (TUPE)", "(p_i U^Q)(p_j U^K)^T/sqrt(2d)"),
+        "untied_cross": Choice("untied, with both content-position terms"),
         "low_rank": Choice("DIET's factors", "P_Q[i] . P_K[j]"),
-        "low_rank_input": Choice("DIET's factors, and BERT's table added to the words", "P_Q[i] . P_K[j]"),
-        "free": Choice("a free value for each pair of positions", "V[i, j]"),
+        "low_rank_input": Choice("DIET's factors, and BERT's table added to the embeddings", "P_Q[i] . P_K[j]"),
+        "free": Choice("a free value per pair of positions", "V[i, j]"),
     },
     "relative": {
         "none": Choice(),
         "bucketed": Choice("T5's buckets", "b[bucket(j - i)]"),
-        "clipped": Choice("one value for each distance up to the maximum", "b[clip(j - i)]"),
-        "unbinned": Choice("one value for each distance there is (DIET)", "R[j - i]"),
-        "parametric": Choice("products of learnt vectors", "(r_(j-i) F^Q)(r_(j-i) F^K)^T"),
-        "shaw": Choice("vectors that join the keys", "a[clip(j - i)]"),
-        "deberta": Choice("vectors that the words ask, and that ask the words (DeBERTa)", "P[i - j]"),
+        "clipped": Choice("one value per distance up to the maximum", "b[clip(j - i)]"),
+        "unbinned": Choice("one value per distance (DIET)", "R[j - i]"),
+        "parametric": Choice("products of learned vectors", "(r_(j-i) F^Q)(r_(j-i) F^K)^T"),
+        "shaw": Choice("vectors added to the keys (Shaw et al.)", "a[clip(j - i)]"),
+        "deberta": Choice("content-to-position and position-to-content (DeBERTa)", "P[i - j]"),
         "pope": Choice("angle of polar queries and keys, whose length is their content (PoPE)"),
         "dual_triangle": Choice("the past for half of the heads, the future for the others", "mask_h(j - i)"),
-        "alibi": Choice("slopes of the distance, fixed or learnt (Press et al.)", "-m |j - i|"),
-        "kerple": Choice("learnt logarithms of the distance (KERPLE)", "-p log(1 + a |j - i|)"),
-        "fire": Choice("a learnt function of the distance's logarithm (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
+        "alibi": Choice("slopes of the distance, fixed or learned (ALiBi)", "-m |j - i|"),
+        "kerple": Choice("learned logarithms of the distance (KERPLE)", "-p log(1 + a |j - i|)"),
+        "fire": Choice("a learned function of the distance's logarithm (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
     },
     "relative_sides": {
-        "symmetric": Choice("one slope for both sides, as encoders have ALiBi"),
-        "learned": Choice("a learnt slope for each side"),
+        "symmetric": Choice("one slope for both sides"),
+        "learned": Choice("a learned slope per side"),
     },
     "reset": {
         "none": Choice(),
-        "paper": Choice("as the paper writes it"),
-        "release": Choice("as the authors' release computes it, with relative values for the reset cells"),
+        "paper": Choice("as in the paper"),
+        "release": Choice("as in the authors' release, with relative values for the reset cells"),
     },
     "segment": {
         "none": Choice(),
-        "input": Choice("added to the words"),
-        "per_head": Choice("in the attention of every head"),
+        "input": Choice("added to the token embeddings"),
+        "per_head": Choice("added to the logits of every head"),
     },
     "sharing": {
-        "none": Choice("nobody"),
-        "layer": Choice("the layers, each head its own"),
-        "head": Choice("the heads of a layer, each layer its own"),
+        "none": Choice("no sharing"),
+        "layer": Choice("shared by all layers"),
+        "head": Choice("shared by the heads of a layer"),
     },
 }
 
@@ -76,7 +76,7 @@ IN_LAYER = frozenset({"shaw", "deberta", "pope"})
 #: Choices of an encoder-decoder: absolute terms of its stacks, and positions in its cross-attention.
 SEQ2SEQ_ABSOLUTE = {
     "none": CHOICES["absolute"]["none"],
-    "sinusoidal": Choice("added to the words, fixed"),
+    "sinusoidal": Choice("added to the token embeddings, fixed"),
     **{name: CHOICES["absolute"][name] for name in ("input", "untied", "low_rank")},
 }
 CROSS_POSITION = {
@@ -141,22 +141,22 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "tupe_r": ("TUPE-R", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + T5 relative)"),
     "tupe_a": ("TUPE-A", "content/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
     "tupe_a_tie_cls": ("TUPE-A^tie-cls", "content/sqrt(2d) + untied absolute/sqrt(2d)"),
-    "bert_a": ("BERT-A", "content/sqrt(d), positions added to the words"),
-    "bert_r": ("BERT-R", "content/sqrt(d) + T5 relative, positions added to the words"),
-    "bert_ad": ("BERT-A^d", "all four products of words and untied positions/sqrt(4d)"),
+    "bert_a": ("BERT-A", "content/sqrt(d), positions added to the embeddings"),
+    "bert_r": ("BERT-R", "content/sqrt(d) + T5 relative, positions added to the embeddings"),
+    "bert_ad": ("BERT-A^d", "all four products of content and untied positions/sqrt(4d)"),
     "t5": ("Raffel et al.", "content/sqrt(d) + T5 relative"),
     "shaw": ("Shaw et al.", "(content + x_i W^Q . a[j - i])/sqrt(d), distances clipped"),
     "deberta": ("DeBERTa", "(content + x_i W^Q . P[i - j] W^K + x_j W^K . P[i - j] W^Q)/sqrt(3d), no EMD"),
     "diet_rel": ("DIET-REL", "content/sqrt(d) + R[j - i] + segments, in each layer its own"),
     "diet_abs": ("DIET-ABS", "content/sqrt(d) + P_Q[i] . P_K[j] + segments"),
-    "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the words"),
+    "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the embeddings"),
     "diet_abs_lin": ("DIET-ABS^LIN", "x_i W^Q ((E x)_j W^K)^T/sqrt(d) + P_Q[i] . P_K[j]"),
     "alibi": ("ALiBi, symmetric", "content/sqrt(d) - m |j - i|, m fixed"),
-    "alibi_learned": ("ALiBi, learnt slopes", "content/sqrt(d) - m |j - i|, m learnt, one for each side"),
-    "bialibi": ("BiALiBi", "content/sqrt(d) + reset(-m |j - i|), m learnt, one for each side"),
-    "kerple": ("KERPLE-log", "content/sqrt(d) - p log(1 + a |j - i|), p and a learnt for each side"),
-    "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learnt"),
-    "rope": ("RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d), R_i turns by angles of the position i"),
+    "alibi_learned": ("ALiBi, learned slopes", "content/sqrt(d) - m |j - i|, m learned per side"),
+    "bialibi": ("BiALiBi", "content/sqrt(d) + reset(-m |j - i|), m learned per side"),
+    "kerple": ("KERPLE-log", "content/sqrt(d) - p log(1 + a |j - i|), p and a learned per side"),
+    "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learned"),
+    "rope": ("RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d), R_i rotates by angles of position i"),
     "tupe_a_rope": ("TUPE-A with RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
     "pope": ("PoPE", "sum_c softplus(x_i W^Q)_c softplus(x_j W^K)_c cos((j - i) theta_c + delta_c)/sqrt(d)"),
     "dual_triangle": ("Dual Triangle Attention", "content/sqrt(d), j <= i in half of the heads, j >= i in the others"),
@@ -164,7 +164,7 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
 }
 
 
-#: Fields that say how far a term looks: with other numbers a system keeps its name.
+#: Fields of the reach of a term: with other numbers a system keeps its name.
 _EXTENT = ("relative_buckets", "relative_max_distance")
 
 
@@ -213,7 +213,7 @@ SIZES: dict[str, Fields] = {
 }
 
 
-#: ELECTRA's sizes (Clark et al. 2020, table 6), with the width of the generator as a share; `tiny` is ours.
+#: ELECTRA's sizes (Clark et al. 2020, table 6), with the generator's width as a fraction; `tiny` is this project's.
 ELECTRA_SIZES: dict[str, Fields] = {
     "tiny": {**SIZES["tiny"], "generator_size": 1 / 2},
     "small": {**_size(12, 256, 4), "embedding_dim": 128, "generator_size": 1 / 4},

@@ -55,7 +55,7 @@ def test_hours_are_those_of_training(tmp_path):
 
 def test_logs_without_records_are_refused(tmp_path):
     (tmp_path / "other.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5)[:-9])
-    with pytest.raises(UserError, match=r"other.log has no records of training.* Train with common.log_format=json"):
+    with pytest.raises(UserError, match=r"other.log does not contain records .*common.log_format=json"):
         read_log(tmp_path / "other.log")
 
 
@@ -91,7 +91,7 @@ def test_both_axes_and_the_legend():
 
 
 def test_of_two_networks_both_are_drawn(tmp_path):
-    """Beside a masked language model: the generator's loss, and how well the discriminator tells tokens apart."""
+    """The curves of a masked language model, a generator's loss, and the accuracy of a discriminator."""
     trained = {"loss": 30, "gen_loss": 9, "disc_auc": 50, "wps": 0, "num_updates": 10, "lr": 0.1}
     valid = {"valid_loss": 20, "valid_gen_loss": 8, "valid_disc_auc": 61, "valid_num_updates": 10}
     (tmp_path / "log").write_text("\n".join(json.dumps({"epoch": 1, **record}) for record in (trained, valid)))

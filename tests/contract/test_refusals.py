@@ -119,7 +119,7 @@ def difference(*arguments):
 
 
 def test_13_a_model_that_does_not_agree_with_its_original(checkpoint, data, tmp_path):
-    """The difference is printed; a BERT that sees no later words has no counterpart here."""
+    """The difference is printed; a BERT that attends only to earlier tokens is not supported."""
     tupe_command("export", checkpoint, data, tmp_path / "exported")
     assert 0 < difference("export-onnx", tmp_path / "exported") < 1e-4
     assert 0 < difference("import", RAW / "bert", tmp_path / "imported", "--verify") < 1e-4

@@ -36,7 +36,7 @@ def test_every_question_is_there(corpus, tmp_path, capsys):
     counts = json.loads((tmp_path / "out/train" / REPORT).read_text())["counts"]
     assert counts.pop("pieces") > counts.pop("unknown pieces") == 0
     reasons = (
-        "the answer does not stand at its start",
+        "the answer is not at its start",
         "no piece holds the answer",
         "the question is empty",
         "no answer",

@@ -18,21 +18,21 @@ def test_every_system_knows_itself(name):
 
 CONTENT = "(x_i W^Q)(x_j W^K)^T"
 EQUATIONS = {
-    "bert_a_tiny": f"{CONTENT}/sqrt(d), positions added to the words",
+    "bert_a_tiny": f"{CONTENT}/sqrt(d), positions added to the embeddings",
     "tupe_tiny": f"{CONTENT}/sqrt(2d) + reset((p_i U^Q)(p_j U^K)^T/sqrt(2d) + b[bucket(j - i)])",
     "tupe_tiny relative=unbinned reset=none": f"{CONTENT}/sqrt(2d) + (p_i U^Q)(p_j U^K)^T/sqrt(2d) + R[j - i]",
     "bert_ad_tiny": "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/sqrt(4d)",
     "rope_tiny segment=none": "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d)",
     "alibi_tiny segment=none": f"{CONTENT}/sqrt(d) - m |j - i|",
     "bialibi_tiny segment=none": f"{CONTENT}/sqrt(d) + reset(-m |j - i|)",
-    "shaw_tiny": "(x_i W^Q)(x_j W^K + a[clip(j - i)])^T/sqrt(d), segments added to the words",
+    "shaw_tiny": "(x_i W^Q)(x_j W^K + a[clip(j - i)])^T/sqrt(d), segments added to the embeddings",
     "deberta_tiny": f"({CONTENT} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)/sqrt(3d), segments added "
-    "to the words",
+    "to the embeddings",
     "tupe_a_tiny relative=deberta": f"({CONTENT} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)/sqrt(4d) + "
     "reset((p_i U^Q)(p_j U^K)^T/sqrt(4d))",
     "diet_abs_tiny absolute=low_rank_input": f"{CONTENT}/sqrt(d) + P_Q[i] . P_K[j] + E_S[s_i, s_j], positions added "
-    "to the words",
-    "linformer_tiny": "(x_i W^Q)((E x)_j W^K)^T/sqrt(d), positions and segments added to the words",
+    "to the embeddings",
+    "linformer_tiny": "(x_i W^Q)((E x)_j W^K)^T/sqrt(d), positions and segments added to the embeddings",
 }
 
 

@@ -26,7 +26,7 @@ def test_finished_run_stays_finished(train, tmp_path):
 def test_a_run_without_its_optimizer_does_not_go_on_in_silence(train, tmp_path):
     train(tmp_path / "run", "--no-save-optimizer-state")
     last = tmp_path / "run/checkpoint_last.pt"
-    with pytest.raises(UserError, match=rf"{last} has no state of the optimizer.*--finetune-from-model"):
+    with pytest.raises(UserError, match=rf"{last} does not have the optimizer's state.*--finetune-from-model"):
         train(tmp_path / "run", "--max-update", 4)
     train(tmp_path / "new", "--restore-file", last)
 

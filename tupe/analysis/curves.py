@@ -37,7 +37,7 @@ def read_log(path: str | Path) -> TrainingLog:
     Where an update was logged twice, because the run was resumed, the later record counts.
 
     Raises:
-        UserError: the file has no records of training.
+        UserError: the file does not contain records of training.
     """
     path = Path(path)
     if path.is_dir():
@@ -57,13 +57,13 @@ def read_log(path: str | Path) -> TrainingLog:
                 repeated.append(train[update])
             train[update] = record
     if not train:
-        raise UserError(f"{path} has no records of training. Train with common.log_format=json.")
+        raise UserError(f"{path} does not contain records of training. Train with common.log_format=json.")
     updates = [0, *sorted(train)]
     interval = {update: update - before for before, update in itertools.pairwise(updates)}
 
     def seconds(record: dict[str, float]) -> float:
         """Divide an interval's tokens by its tokens a second, as fairseq's `wall` is 0 in a run that was resumed."""
-        if not record.get("wps"):  # the first update has no time before it
+        if not record.get("wps"):  # the first update has an unknown duration
             return 0.0
         return interval[int(record["num_updates"])] * record["wpb"] / record["wps"]
 
@@ -97,8 +97,8 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
 def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
     """Draw loss and learning rate of labelled runs, against updates and against the time of training.
 
-    For a generator and a discriminator the loss is the generator's; below it stands how well the discriminator tells
-    tokens apart. The last validation loss of the run `against` is a line, and the legend says at which share of its
+    For a generator and a discriminator the loss is the generator's; below it is the accuracy of the
+    discriminator. The last validation loss of the run `against` is a line, and the legend has the fraction of its
     updates each other run reaches it.
     """
     figure = new_figure(10, 6, title)
@@ -140,7 +140,7 @@ def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[flo
 
 
 def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:
-    """Say how a run ends, and after which share of its updates the run `against` has the loss that it ends with."""
+    """Describe how a run ends, and after which fraction of its updates it has the final loss of the run `against`."""
     valid = logs[name].valid
     said = "not yet validated"
     if valid:

@@ -1,13 +1,13 @@
 r"""The logits of attention on a text: their parts in the first layer, and their rank in every layer.
 
-In the first layer of BERT-A the words' vectors `w` and the positions' `p` have been added, so a logit is the sum of
+In the first layer of BERT-A the token embeddings `w` and the positions `p` have been added, so a logit is the sum of
 four correlations (TUPE, eq. 6 and figure 2):
 
     (w_i W^Q)(w_j W^K)^T + (w_i W^Q)(p_j W^K)^T + (p_i W^Q)(w_j W^K)^T + (p_i W^Q)(p_j W^K)^T
 
-A layer norm between them is linear once its mean and deviation are known, so its output splits into the shares of words
-and positions, and so does the projection of narrow embeddings. Constants (biases, segments) are counted as the words'.
-BERT-A^d has the four as terms; other systems have words to words, and terms of the positions.
+A layer norm between them is linear once its mean and deviation are known, so its output splits into content
+and positions, and so does the projection of narrow embeddings. Constants (biases, segments) count as content.
+BERT-A^d has the four as terms; other systems have the content term, and terms of the positions.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
         pairs["position to position"] = (position_query, position_key)
     asking = [("word", query, key)] + ([] if position_query is None else [("position", position_query, position_key)])
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    for name, query, key in asking:  # relative vectors multiply words, and positions where these were added
+    for name, query, key in asking:  # relative vectors multiply content, and positions where these were added
         if isinstance(attention.relative, DisentangledRelative):
             both = attention.relative.products(query, key, attention.scale, terms.distances, attention.part)
             found[f"{name} to distance"], found[f"distance to {name}"] = both
@@ -101,7 +101,7 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
 
 
 def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Split `module(words + positions)` in two, for a layer norm or a linear layer; another changes nothing."""
+    """Split `module(words + positions)` in two, for a layer norm or a linear layer; other modules change nothing."""
     if isinstance(module, nn.Linear):
         return module(words), positions @ module.weight.t()
     if not isinstance(module, nn.LayerNorm):
@@ -122,7 +122,7 @@ def correlation_maps(encoder: Encoder, tokens: Tensor) -> Matrices:
 
 @torch.no_grad()
 def logit_ranks(encoder: Encoder, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Compute ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
+    """Compute ranks of the logits of every layer and head, and of the position term (DIET, figures 2 and 8).
 
     With positions at the input, a head's logits are a product of an `n x d_h` and a `d_h x n` matrix, so their rank is
     at most `d_h`. A low-rank position term adds up to `d_p` (DIET, theorem 1).
@@ -135,7 +135,7 @@ def logit_ranks(encoder: Encoder, tokens: Tensor) -> tuple[Tensor, Tensor | None
         it, `None` without one.
     """
     logits = torch.stack(layer_logits(encoder, tokens))  # L B H n m
-    assert logits.isfinite().all(), "logits that are not finite have no rank"  # LAPACK would return one
+    assert logits.isfinite().all(), "the rank of infinite logits is not defined"  # LAPACK would return one
     ranks = matrix_rank(logits, rtol=1e-6).double().mean(1)
     bias = encoder.sentence_encoder.position_bias(tokens.shape[1]).bias
     return ranks, None if bias is None else matrix_rank(bias, rtol=1e-6)

@@ -2,7 +2,7 @@
 
     read         the text of all inputs, and a 64-bit hash of each line and document
     deduplicate  which lines and documents came before
-    clean        what is kept of the text, through the text stages; whole documents are held out for validation
+    clean        the kept text, through the text stages; whole documents are held out for validation
     vocabulary   SentencePiece's model, trained on a sample, or taken from another corpus
     encode       fairseq's binary data: tokens without lines of rare words, in one folder, or several (shards)
 
@@ -43,11 +43,11 @@ from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, wr
 BATCH = 32  # documents that a process gets at a time
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
-RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare, a line with a larger share of them is dropped
+RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare; a line with a larger fraction of them is dropped
 _PLACES = 1 << 25  # of counts of words
-# Surrogates, which JSON can spell and which stand for bytes that were not UTF-8, are kept between two steps.
+# Surrogates, which JSON can spell and which represent bytes that were not UTF-8, are kept between two steps.
 _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
-# Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, which have two of them or so.
+# Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 _processing, _tokenizer = cache(TextProcessing), cache(open_tokenizer)  # made once in each process
@@ -109,7 +109,7 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
 
 
 def _hash(line: str) -> bytes:
-    """Return the 64-bit hash of a line, whatever its white space is."""
+    """Return the 64-bit hash of a line, without its white space."""
     return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
 
 
@@ -127,13 +127,13 @@ def deduplicate(work: Path, settings: Settings) -> None:
 
 
 def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
-    """Run what is kept through the text stages, and count words.
+    """Run the kept text through the text stages, and count words.
 
-    `work/clean` gets the text of each split and language; `rare.npy`, which tells for each place of a word whether
+    `work/clean` gets the text of each split and language; `rare.npy`, which marks for each place of a word whether
     its words are rare; and `counts.json`.
 
     Returns:
-        What each stage changed, removed and added in each language.
+        Counts of changes, removals and additions by stage and language.
     """
     folder, counts = work / "clean", {}
     if not folder.exists():
@@ -168,7 +168,7 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
 def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.ndarray:
     """Mark the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
-    `hashes` has one a document, and `again` marks documents that came before. `number` says how many to hold out, or as
+    `hashes` has one per document, and `again` marks repeated documents. `number` is the number to hold out, or as
     a float their share, which is at least one document unless it is 0.
 
     Raises:
@@ -206,7 +206,7 @@ def _clean(settings: Settings, batch: list[tuple[bool, list[str]]]) -> tuple:
 
 
 def _place(word: str) -> int:
-    """Return where a word is counted. Two words of one place may pass for frequent, a frequent word never for rare."""
+    """Return where a word is counted. Two rare words of one place may count as frequent."""
     return crc32(word.encode()) % _PLACES
 
 
@@ -232,7 +232,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
 
 
 def _sample(path: Path, share: float) -> Iterator[str]:
-    """Yield a share of the lines of a file, or with a share above 1 some of them twice or more."""
+    """Yield a fraction of the lines of a file, or with a fraction above 1 some of them twice or more."""
     lines = (line for document in _documents(path) for line in document)
     for number, line in enumerate(lines):
         for _ in range(math.ceil(number * share), math.ceil((number + 1) * share)):
@@ -243,7 +243,7 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
     """Write fairseq's binary data. Training documents go to the shards in turn.
 
     Returns:
-        What is left of each language: documents, lines and tokens of a split. And the folders of the shards.
+        For each language, documents, lines and tokens of a split; and the folders of the shards.
     """
     cleaned, counts = out / WORK / "clean", {}
     size = sum(path.stat().st_size for path in cleaned.glob("train.*"))
@@ -306,7 +306,7 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
 
 @cache
 def _rare_words(path: Path) -> Callable[[str], bool]:
-    """Make the function that tells whether a word is rare; the file of a table of fixed size is mapped."""
+    """Make the function that returns whether a word is rare; the file of a table of fixed size is mapped."""
     rare = np.load(path, mmap_mode="r")
     return lru_cache(maxsize=1 << 18)(lambda word: bool(rare[_place(word)]))
 
@@ -352,7 +352,7 @@ def _documents(path: Path) -> Iterator[list[str]]:
 
 
 def report(manifest: Manifest) -> Iterator[str]:
-    """Yield what each language had, what each stage changed, removed and added, and what is left.
+    """Yield the inputs of each language, the changes of each stage, and the results.
 
     Lines, less those removed, with those added, are the lines of the two splits.
     """

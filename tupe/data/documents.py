@@ -31,7 +31,7 @@ class Input(NamedTuple):
     book: bool  # whether the file is one document
 
     def identity(self) -> dict[str, Any]:
-        """Return what tells the file from another, wherever it lies."""
+        """Return what distinguishes the file from another, wherever it is."""
         about = self.path.stat()
         known = {"name": self.name, "book": self.book, "language": self.language}
         return {**known, "bytes": about.st_size, "modified": about.st_mtime_ns}
@@ -75,7 +75,7 @@ def _files(name: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    """Tell by its name whether a file in a folder is text; WikiExtractor calls its files wiki_00, wiki_01, ..."""
+    """Return by its name whether a file in a folder is text; WikiExtractor calls its files wiki_00, wiki_01, ..."""
     return (path.suffix in _ENDINGS or path.name.startswith("wiki_")) and not path.name.startswith(".")
 
 
@@ -83,7 +83,7 @@ def documents_of(path: Path, book: bool) -> Iterator[list[str]]:
     """Yield the documents of a file, each as its lines that are not empty, with `&amp;` and the like as characters.
 
     Args:
-        path: text, plain or packed by xz, gzip or bzip2: a paragraph a line and an empty line between documents,
+        path: text, plain or compressed by xz, gzip or bzip2: a paragraph per line and an empty line between documents,
             or WikiExtractor's `<doc>` elements, or its JSON lines. Bytes that are not UTF-8 become surrogate escapes.
         book: the whole file is one document.
     """
@@ -130,7 +130,7 @@ def unchanged(paths: Iterable[Path]) -> Iterator[None]:
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """Open a file for reading, unpacking what its first bytes say it is packed by."""
+    """Open a file for reading, and decompress it by its first bytes."""
     with path.open("rb") as file:
         start = file.read(8)
     unpack = next((function for magic, function in _PACKED.items() if start.startswith(magic)), open)

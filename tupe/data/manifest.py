@@ -51,7 +51,7 @@ def inside(folder: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of `tupe prepare-corpus`: everything that its contents depend on, beside the input files."""
+    """Settings of `tupe prepare-corpus`: everything that its contents depend on, except the input files."""
 
     profile: str  # the profile that `stages` and `language` were taken from
     stages: tuple[str, ...]  # names of `tupe.data.text.STAGES`
@@ -70,10 +70,10 @@ class Settings:
 class Manifest:
     """A prepared corpus."""
 
-    folder: Path  # where it is, which the file does not say
+    folder: Path  # where it is, which is not in the file
     settings: Settings
     checksums: dict[str, str]  # SHA-256 of each file
-    inputs: list[dict[str, Any]] = field(default_factory=list)  # what `Input.identity` says of each
+    inputs: list[dict[str, Any]] = field(default_factory=list)  # `Input.identity` of each
     data: list[str] = field(default_factory=list)  # folders of training data
     counts: dict[str, dict[str, int]] = field(default_factory=dict)  # of each language
     imported: dict[str, Any] | None = None  # name, kind and licence of the model whose vocabulary this is
@@ -112,7 +112,7 @@ class Manifest:
         return {name: self.checksums[name] for name in (self.model.name, DICTIONARY)}
 
     def described(self) -> dict[str, Any]:
-        """Describe what the data of a task depends on: the checksums of the vocabulary, and the text processing."""
+        """Describe the dependencies of a task's data: the checksums of the vocabulary, and the text processing."""
         text = {"stages": list(self.settings.stages), "language": self.settings.language}
         return {"corpus": self.vocabulary(), "text": text}
 

@@ -41,7 +41,7 @@ _BATCH = 16  # paragraphs that a process gets at a time
 
 
 class Answer(NamedTuple):
-    """An answer, and where its first character stands in the context."""
+    """An answer, and the place of its first character in the context."""
 
     text: str
     start: int
@@ -65,7 +65,7 @@ class Paragraph(NamedTuple):
 def read(path: Path) -> list[Paragraph]:
     """Return the paragraphs of a file of SQuAD v1.1, MLQA, XQuAD or TyDiQA-GoldP, which xz, gzip or bzip2 may pack.
 
-    Texts are as they stand there. Answers without text, as in XTREME's test sets, are left out.
+    Texts are unchanged. Answers without text, as in XTREME's test sets, are left out.
     """
     articles = read_packed_json(path)["data"]
     return [
@@ -100,22 +100,22 @@ def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Token
 
 
 def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], str]:
-    """Return the scores of `{id: text}` in a file of JSON, and what to say if predictions are missing.
+    """Return the scores of `{id: text}` in a file of JSON, and a warning if predictions are missing.
     Without any answer there are no scores.
     """
     paragraphs, predicted = read(reference), read_packed_json(predictions)
     ids = {question.id for paragraph in paragraphs for question in paragraph.questions}
     said = ""
     if missing := ids - predicted.keys():
-        said = f"{len(missing)} question(s) have no prediction and count 0, such as {min(missing)}"
+        said = f"{len(missing)} question(s) without a prediction count 0, such as {min(missing)}"
     return score(paragraphs, predicted, of), said
 
 
 class Encoder:
-    """Encoder of texts to pieces, like those of a corpus' own texts, each with the characters that it stands for.
+    """Encoder of texts to pieces, like those of a corpus' own texts, each with its characters in the text.
 
-    Tokenizers normalise what they read, SentencePiece by NFKC, so lengths change. Their own offsets lead back to the
-    characters of their input; a piece that begins a word has the space before it among its characters.
+    Tokenizers normalize text, SentencePiece by NFKC, so lengths change. Their own offsets lead back to the
+    characters of their input; a piece that starts a word includes the space before it.
 
     Raises:
         UserError: the corpus' text processing changes words.
@@ -133,7 +133,7 @@ class Encoder:
         self._keep = KEEP_WHITE_SPACE in stages and not self._repair
 
     def __call__(self, text: str) -> Pieces:
-        """Return the pieces of a text, and the characters of the text that each stands for."""
+        """Return the pieces of a text, and the characters of the text that each covers."""
         if text.isprintable() and "\ufffd" not in text:
             return self._tokenizer.pieces(text)
         kept = [(place, new) for place, old in enumerate(text) if (new := self._character(old))]
@@ -161,7 +161,7 @@ def prepare(
     """Add the splits to the folder `out`, but those that are there already.
 
     The splits are `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; their files are SQuAD's JSON.
-    `rules`, `squad` or `mlqa`, score the answers. `language` is that of contexts whose split does not say its own.
+    `rules`, `squad` or `mlqa`, score the answers. `language` is that of contexts whose split does not name its own.
 
     Returns:
         The report of each split.
@@ -238,12 +238,12 @@ def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tup
 
 
 def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int, int], str]:
-    """Return the first and last piece of the first answer, or why there are none."""
+    """Return the first and last piece of the first answer, or why they are missing."""
     if not question.answers:
         return _NONE, "no answer"
     text, start = question.answers[0]
     if start < 0 or not context.startswith(text, start):
-        return _NONE, "the answer does not stand at its start"
+        return _NONE, "the answer is not at its start"
     begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
     span = pieces.span(begin, end - 1) if begin < end else None
     return (span, "") if span else (_NONE, "no piece holds the answer")

@@ -1,7 +1,7 @@
 """Compute exact match and F1 of an answer: SQuAD's rules, one for all languages, and MLQA's for each language.
 
 Rajpurkar et al., 2016 (evaluate-v1.1) and Lewis et al., 2020 (mlqa_evaluation_v1). Both lower-case, delete punctuation,
-then articles, and compare what is left: as a whole (exact match), or as a bag of tokens (F1).
+then articles, and compare the rest: as a whole (exact match), or as a bag of tokens (F1).
 """
 
 import re
@@ -48,7 +48,7 @@ def tokens(rules: str, language: str) -> Tokens:
 
 
 def scores(prediction: str, answers: Iterable[str], of: Tokens) -> tuple[bool, float]:
-    """Compute exact match and F1, each with its best answer; both are 0 where there are no answers."""
+    """Compute exact match and F1, each with its best answer; both are 0 without answers."""
     predicted = of(prediction)
     found = [of(answer) for answer in answers]
     return predicted in found, max((_f1(predicted, answer) for answer in found), default=0.0)

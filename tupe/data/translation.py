@@ -2,7 +2,7 @@
 
 SentencePiece is trained on both sides of the training data. Training pairs that are too long or too unequal are left
 out and counted. Validation and test data stay whole, since scores are compared by line numbers; their text is kept
-beside the binary data, `text/test.de`, as the reference of sacreBLEU.
+next to the binary data, `text/test.de`, as the reference of sacreBLEU.
 """
 
 import itertools
@@ -31,7 +31,7 @@ _tokenizer = cache(open_tokenizer)  # made once in each process
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that the result depends on, beside the files."""
+    """Settings that the result depends on, other than the files."""
 
     languages: tuple[str, str]  # endings of the source and target files
     vocab_size: int  # symbols of the joint dictionary, fairseq's own included
@@ -44,11 +44,11 @@ class Settings:
 def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_: Map) -> dict:
     """Make the folder of a translation task, unless it is done.
 
-    The splits are `train`, `valid` and `test`; a second test file becomes `test1`. The prefix `data/train` stands for
+    The splits are `train`, `valid` and `test`; a second test file becomes `test1`. The prefix `data/train` means
     `data/train.en` and `data/train.de`, which gzip, xz or bzip2 may pack.
 
     Returns:
-        What `manifest.json` has: `settings`, `files` with the checksums of what was read, and `splits` with counts.
+        The content of `manifest.json`: `settings`, `files` with the checksums of the inputs, and `splits` with counts.
 
     Raises:
         UserError: `out` was begun with other files or settings.
@@ -71,7 +71,7 @@ def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_:
 
 
 def _find(prefix: str, language: str) -> Path:
-    """Find `PREFIX.en`, or a packed one; where there is none, reading `PREFIX.en` will fail."""
+    """Find `PREFIX.en`, or a compressed file; if both are missing, reading `PREFIX.en` will fail."""
     names = [Path(f"{prefix}.{language}{packed}") for packed in ("", ".gz", ".xz", ".bz2")]
     return next(filter(Path.is_file, names), names[0])
 
@@ -82,7 +82,7 @@ def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, which may be packed."""
+    """Yield the lines of a file, which may be compressed."""
     with open_packed(path) as file:
         for number, raw in enumerate(file):
             yield " ".join(unescape(raw.decode("utf-8" if number else "utf-8-sig")).split())
@@ -132,6 +132,6 @@ def _encode(model: Path, batch: list[tuple[str, str]]) -> tuple[list[tuple[str, 
 
 
 def _is_kept(source: int, target: int, settings: Settings) -> bool:
-    """Tell whether training keeps a pair of these lengths, as Moses' `clean-corpus-n`."""
+    """Return whether training keeps a pair of these lengths, as Moses' `clean-corpus-n`."""
     shorter, longer = sorted((source, target))
     return shorter > 0 and longer <= settings.max_tokens and longer <= settings.max_ratio * shorter

@@ -6,7 +6,7 @@ from typing import Any
 from tupe.position import Phases, PositionBias, RelativeEmbeddings, Reset, Rotary, SegmentAttention, UntiedAbsolute
 from tupe.position.registry import build_term
 
-#: Choices without a term here: nothing, a table at the input, and what each layer builds.
+#: Choices without a term here: none, a table at the input, and terms that each layer builds.
 _NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta", "pope")}
 #: Choices of `absolute` that are built as another.
 _SAME_TERM = {"untied_cross": "untied", "low_rank_input": "low_rank"}
@@ -29,7 +29,7 @@ def num_products(args: Namespace) -> int:
 
 
 def arguments(args: Namespace, bidirectional: bool) -> dict[str, Any]:
-    """Return what the constructor of a term may ask for, by name; a decoder is not `bidirectional`."""
+    """Return the arguments that the constructor of a term may take, by name; a decoder is not `bidirectional`."""
     return {
         **vars(args),
         "num_heads": sets_of_parameters(args),

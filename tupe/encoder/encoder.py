@@ -1,4 +1,4 @@
-"""The encoder: embeds tokens, computes the position terms once a batch, and runs the layers with them."""
+"""The encoder: embeds tokens, computes the position terms once per batch, and runs the layers with them."""
 
 import functools
 import math
@@ -41,7 +41,7 @@ class EncoderBase(nn.Module):
         Args:
             args: namespace with the fields of `EncoderConfig`, and `max_positions`.
             embed_tokens: token embeddings, with `padding_idx`.
-            eos: index of the separator `</s>`, which tells the segments apart.
+            eos: index of the separator `</s>`, which separates the segments.
             layer: class of the layers.
             options: extra positional arguments of `layer`.
         """
@@ -78,7 +78,7 @@ class EncoderBase(nn.Module):
         """Find the tokens of a batch: all its slots if `padded` or if padding is not removed.
 
         `padding` `(B, T)` is true at padding, and `num_tokens` is the number of the others, if it is known. Unless
-        `unpad` is `always`, a caller that does not know it gets features at padding too.
+        `unpad` is `always`, a caller that does not pass it gets features at padding too.
 
         Raises:
             ValueError: for padding on the left. Padding on a GPU is not checked, because that would wait for the GPU.
@@ -103,7 +103,7 @@ class EncoderBase(nn.Module):
         return without_padding(padding, num_tokens, self.num_heads if on_cpu and not self.compile_layers else None)
 
     def segments(self, src_tokens: Tensor) -> Tensor | None:
-        """Tell which of `src_tokens` `(B, T)` are in segment 1: `(B, T)`, bool; `None` for a model without segments."""
+        """Return which of `src_tokens` `(B, T)` are in segment 1: `(B, T)`, bool; `None` without segments."""
         if self.input_segments is None and self.segment_attention is None:
             return None
         return segment_ids(src_tokens, self.eos, self.pair_separators, self.embed_tokens.padding_idx)
@@ -125,7 +125,7 @@ class EncoderBase(nn.Module):
         return x if tokens.padding is None or tokens.places is not None else x.masked_fill(tokens.padding[..., None], 0)
 
     def terms(self, length: int, segments: Tensor | None = None, pairs: bool | None = None) -> Terms:
-        """Compute the position terms of all layers; `pairs` tells whether any sequence has two `segments`, if known."""
+        """Compute the position terms of all layers; `pairs`, if known: whether any sequence has two `segments`."""
         terms = self.position_bias(length)
         if self.segment_attention is None:
             return terms
@@ -133,7 +133,7 @@ class EncoderBase(nn.Module):
             pairs = True
         elif pairs is None or self.pair_separators == 1:  # a caller's `pairs` assumes two separators
             pairs = bool(segments.any())  # this waits for a GPU, but saves it much more time
-        segments = segments if pairs else segments[:1, :1]  # one id stands for every token
+        segments = segments if pairs else segments[:1, :1]  # one id represents every token
         return terms._replace(segment=self.segment_attention(), segments=segments)
 
     def run(self, x: Tensor, tokens: Tokens, terms: Terms, keep: bool = False) -> tuple[Tensor, list[Tensor] | None]:
@@ -207,10 +207,10 @@ class Encoder(EncoderBase):
 
         Args:
             src_tokens: `(B, T)`, `T` at most `max_positions`.
-            num_tokens: number of tokens that are not padding, if the caller knows it; `None` to look.
+            num_tokens: number of tokens that are not padding; `None` counts them.
             return_all_hiddens: also return the input of the first layer and the output of each.
             head: function of the features `(..., d)`, whose output `(...)` is returned in their place.
-            pairs: whether any sequence has two segments, if the caller knows it; `None` to look.
+            pairs: whether any sequence has two segments; `None` looks.
 
         Returns:
             The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.

@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class AttentionInputs(NamedTuple):
-    """Sequences that attend at one length, and what positions add there.
+    """Sequences that attend at one length, and their position terms.
 
     Attributes:
         tokens: their tokens.
@@ -87,7 +87,7 @@ class Attention(nn.Module):
     def with_terms(
         self, query: Tensor, key: Tensor, terms: Terms, bias: Tensor | Terms | None
     ) -> tuple[Tensor, Tensor, Tensor | Terms | None]:
-        """Add what meets the content; return query, key and bias for logits `scale query key^T + bias`."""
+        """Add the content-dependent parts; return query, key and bias for logits `scale query key^T + bias`."""
         if terms.content_query is not None:
             query, key = query + terms.content_query, key + terms.content_key
         if self.relative is not None:

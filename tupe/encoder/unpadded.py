@@ -1,4 +1,4 @@
-"""Where the tokens of a padded batch are: layers compute the tokens alone, and sequences attend in groups of a length.
+"""Where the tokens of a padded batch are: layers compute only tokens, and sequences attend in groups of one length.
 
 Padding costs as much as tokens. Without it, the linear layers see `(N, d)`. Attention needs rectangles, so sequences of
 alike length attend together, each group padded to its longest.
@@ -18,10 +18,10 @@ _CALL = 12_000
 
 
 class Tokens(NamedTuple):
-    """The tokens of `B` sequences: `(B, T)` slots, or without padding the `N` tokens alone.
+    """The tokens of `B` sequences: `(B, T)` slots, or only the `N` tokens without padding.
 
     Attributes:
-        padding: `(B, T)`, true at padding; `None` where there is none.
+        padding: `(B, T)`, true at padding; `None` without padding.
         shape: `(B, T)`; of a padded batch `None`, as is `places`.
         places: `(N,)`, the index of each token among the `B * T` slots.
         groups: the tokens of the sequences that attend at one length, in the order of the tokens; empty for `self`.
@@ -38,7 +38,7 @@ class Tokens(NamedTuple):
     cu_seqlens: Tensor | None = None
 
     def pad(self, x: Tensor) -> Tensor:
-        """Turn `(N, ...)` into `(B, T, ...)`, zero at padding; return a padded batch as it is."""
+        """Map `(N, ...)` to `(B, T, ...)`, zero at padding; return a padded batch unchanged."""
         if self.places is None:
             return x
         if self.padding is not None or self.groups:
@@ -46,7 +46,7 @@ class Tokens(NamedTuple):
         return x.unflatten(0, self.shape)
 
     def unpad(self, x: Tensor) -> Tensor:
-        """Turn `(B, T, ...)` into `(N, ...)`; return a padded batch as it is."""
+        """Map `(B, T, ...)` to `(N, ...)`; return a padded batch unchanged."""
         if self.places is None:
             return x
         x = x.flatten(0, 1)
@@ -105,7 +105,7 @@ def packed(padding: Tensor, num_tokens: int | None) -> Tokens:
     lengths, rows = (column + 1).masked_fill(padding, 0).amax(1).sort(descending=True, stable=True)
     places = places_of(column >= lengths[:, None], num_tokens)
     starts = F.pad(lengths.cumsum(0), (1, 0)).clamp(max=len(places)).to(torch.int32)
-    # no token is beyond the last sequence, whatever `num_tokens` says; `starts[-1] = ...` would wait for a GPU
+    # no token is beyond the last sequence, for any `num_tokens`; `starts[-1] = ...` would wait for a GPU
     starts[-1:].fill_(len(places))
     group = Tokens(padding[rows].flatten()[places], (batch, length), places, rows=rows, cu_seqlens=starts)
     return Tokens(padding, (batch, length), rows[places // length] * length + places % length, (group,))

@@ -35,7 +35,7 @@ class TupeConfig(PreTrainedConfig):
     Fields of one term (`fire_width`, `rotary_base`, ...) are explained where it is computed.
 
     Args:
-        absolute: absolute positions: `none`, `input` (added to the words, BERT), `untied` (a correlation of their own),
+        absolute: absolute positions: `none`, `input` (added to the embeddings, BERT), `untied` (from the content),
             `untied_cross` (the same with the two cross terms), `low_rank` (DIET's factors), `low_rank_input` (with
             BERT's table too), `free` (a value for each pair).
         relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`,
@@ -45,7 +45,7 @@ class TupeConfig(PreTrainedConfig):
         sharing: what shares the position terms: `layer` (all layers), `head` (the heads of a layer), or `none`.
         position_rank: width of the `low_rank` factors.
         linformer_k: keys and values are projected to so many rows; 0 for full attention.
-        rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
+        rotary_dims: number of rotated dimensions of each query and key (RoPE); -1 for all, 0 for none.
         pair_separators: between the texts of a pair, `<s> a </s> </s> b </s>` with 2, `<s> a </s> b </s>` with 1.
         linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
         embedding_dim: width of the tables of tokens and positions; 0 for `hidden_size`.
@@ -54,8 +54,8 @@ class TupeConfig(PreTrainedConfig):
             where it is near. 0: all layers have the window.
         local_rotary_base: `rotary_base` of the layers with a window; 0 for that of the others.
         gated: the feed-forward part is `act(x W_1) * (x W_2)` (GeGLU) before its last layer.
-        no_biases: linear layers and layer norms have no biases; the output embeddings do.
-        no_first_norm: the first layer has no layer norm before its attention.
+        no_biases: linear layers and layer norms are without biases, except the output embeddings.
+        no_first_norm: no layer norm before the attention of the first layer.
         attention_backend, unpad: how attention is computed, and whether padding is (`auto`, `always`, `never`).
         checkpoint_activations: use `gradient_checkpointing_enable()` instead.
     """

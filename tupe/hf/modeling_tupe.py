@@ -1,6 +1,6 @@
 r"""TUPE (Ke et al., ICLR 2021), DIET (Chen et al., EMNLP 2021) and their baselines for Transformers.
 
-The encoder is that of the fairseq plugin: exported models carry its files beside this one, so it imports no `tupe`
+The encoder is that of the fairseq plugin: exported folders contain its files too, so it does not import `tupe`
 there. Parameters have the plugin's names.
 """
 
@@ -40,7 +40,7 @@ def encoder_args(config: TupeConfig) -> Namespace:
 
 
 class TupePreTrainedModel(PreTrainedModel):
-    """Base of all models: their initialisation, and what Transformers asks about them."""
+    """Base of all models: their initialization, and the attributes that Transformers reads."""
 
     config_class = TupeConfig
     base_model_prefix = "tupe"
@@ -61,7 +61,7 @@ class TupePreTrainedModel(PreTrainedModel):
         """Also keep the code, where it is that of the package, and its `LICENSE`."""
         source, target = Path(self.name_or_path, "LICENSE"), Path(save_directory, "LICENSE")
         super().save_pretrained(save_directory, **kwargs)
-        if __name__ == "tupe.hf.modeling_tupe":  # not a copy of this file, which has the others beside it
+        if __name__ == "tupe.hf.modeling_tupe":  # not a copy of this file, which is in a folder with the others
             importlib.import_module("tupe.hf.code").write_code(target.parent)
         elif source.is_file() and not target.is_file():
             shutil.copyfile(source, target)
@@ -98,15 +98,15 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
             input_ids: `(B, n)`, `n` at most `max_position_embeddings`.
             attention_mask: `(B, n)`, 0 at padding, which is on the right; by default, padding is where tokens are
                 `<pad>`.
-            token_type_ids: `(B, n)`, segments 0 and 1; by default, the separators tell them.
-            inputs_embeds: `(B, n, d)`, in place of `input_ids`; all is then segment 0 by default.
+            token_type_ids: `(B, n)`, segments 0 and 1; from the separators by default.
+            inputs_embeds: `(B, n, d)`, instead of `input_ids`; all tokens are then segment 0 by default.
             output_hidden_states: also return the input of the first layer and the output of each.
 
         Raises:
             ValueError: if a sequence is too long, and on the CPU for padding on the left.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give either input_ids or inputs_embeds")
+            raise ValueError("pass either input_ids or inputs_embeds")
         # of sequences side by side, as DataCollatorWithFlattening makes them, which would attend to each other
         assert kwargs.get("position_ids") is None, "positions are the columns: pad the sequences of a batch"
         given = inputs_embeds if input_ids is None else input_ids
@@ -159,7 +159,7 @@ class TupeForTask(TupePreTrainedModel):
 
 
 class LanguageModelHead(nn.Module):
-    """RoBERTa's: dense layer, activation, layer norm, and the word embeddings."""
+    """RoBERTa's: dense layer, activation, layer norm, and the token embeddings."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class LanguageModelHead(nn.Module):
 
 
 class TupeForMaskedLM(TupeForTask):
-    """The word at every position; `labels` `(B, n)`, -100 where there is nothing to predict."""
+    """The token at every position; `labels` `(B, n)`, -100 to ignore."""
 
     output_class = MaskedLMOutput
     _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
@@ -196,7 +196,7 @@ class TupeForMaskedLM(TupeForTask):
 
 
 class ClassificationHead(nn.Module):
-    """fairseq's: dense layer, activation and output, on `[CLS]`; or ELECTRA's, the output alone."""
+    """fairseq's: dense layer, activation and output, on `[CLS]`; or ELECTRA's, only the output."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class TupeForSequenceClassification(TupeForTask):
 
 
 class TupeForTokenClassification(TupeForTask):
-    """A class of every token; `labels` `(B, n)`, -100 where there is none."""
+    """A class of every token; `labels` `(B, n)`, -100 to ignore."""
 
     output_class = TokenClassifierOutput
 
@@ -251,7 +251,7 @@ class TupeForTokenClassification(TupeForTask):
 
 
 class TupeForQuestionAnswering(TupeForTask):
-    """Where an answer begins and ends."""
+    """The start and the end of an answer."""
 
     output_class = QuestionAnsweringModelOutput
 

@@ -57,8 +57,8 @@ def build_tokenizer(
     steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
     if spec.precompiled_charsmap:
         # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
-        # would stay so. NFC alone puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
-        # leaves, so a character that is none stands between the two until then
+        # would stay so. NFC puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
+        # leaves, so another character is between the two until then
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
@@ -113,7 +113,7 @@ def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int)
 
 
 def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
-    """Return the content of `tokenizer_config.json`, whose class takes `tokenizer.json` as it is."""
+    """Return the content of `tokenizer_config.json`, whose class loads `tokenizer.json`."""
     tokens = {"bos": BOS, "cls": BOS, "pad": PAD, "eos": EOS, "sep": EOS, "unk": UNK}
     if has_mask:
         tokens["mask"] = MASK

@@ -43,7 +43,7 @@ def equation(args: Namespace) -> str:
         logit += " + E_S[s_i, s_j]"
     at_input = {"positions": args.absolute in ("input", "low_rank_input"), "segments": args.segment == "input"}
     added = " and ".join(name for name, there in at_input.items() if there)
-    return f"{logit}, {added} added to the words" if added else logit
+    return f"{logit}, {added} added to the embeddings" if added else logit
 
 
 def _equation(side: str, args: Namespace) -> str:
@@ -54,7 +54,7 @@ def _equation(side: str, args: Namespace) -> str:
 
 
 def system(args: Namespace) -> str:
-    """Return what the papers call the system of these fields, or that no paper names it."""
+    """Return the papers' name of the system of these fields, or that no paper names it."""
     name = system_of(vars(args))
     return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
 

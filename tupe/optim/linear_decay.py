@@ -37,7 +37,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
     known: it is `max_update` or the updates of `max_epoch` epochs, whichever is less. The remaining updates are read
     off the training data's iterator at every update. So `T` stays right when gradients overflow, when the next epoch
     has another shard, and when a resumed run has another batch size or number of workers. The rate depends on `u` and
-    the iterator's position alone, so there is nothing to save. With `layer_decay` the groups of the optimizer have
+    only the iterator's position, so there is nothing to save. With `layer_decay` the groups of the optimizer have
     shares of the rate (`tupe.optim.layer_decay`); the logged rate is that of the heads.
     """
 
@@ -56,7 +56,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.batches = batches
 
     def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
-        """Learn the names of the parameters; fairseq gives a schedule the optimizer alone."""
+        """Learn the names of the parameters; fairseq passes only the optimizer to a schedule."""
         named = chain(model.named_parameters(), criterion.named_parameters())
         self.follow_names([name for name, p in named if p.requires_grad])
         self.step_update(0)
@@ -97,7 +97,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         return self.update_freq[min(epoch, len(self.update_freq)) - 1]
 
     def _updates_in(self, epoch: int) -> int:
-        """Count updates as fairseq's `GroupedIterator` does; the current epoch's number of batches stands for all."""
+        """Count updates as fairseq's `GroupedIterator` does; every epoch counts as the current one."""
         if self.skip_remainder_batch:  # the last batch is dropped, then the last group if it is not full
             return (len(self.batches) - 1) // self._update_freq(epoch)
         return math.ceil(len(self.batches) / self._update_freq(epoch))

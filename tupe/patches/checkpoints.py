@@ -60,7 +60,7 @@ def load_model_ensemble_and_task(filenames, arg_overrides=None, task=None, *args
 def save_atomically(obj, filename, async_write=False) -> None:
     """Write a checkpoint whole or not at all.
 
-    If writing fails, as on a full disk, fairseq tries three times, each behind what the last attempt left in the file.
+    If writing fails, as on a full disk, fairseq tries three times, each after the remains of the last attempt.
     """
     with atomic(Path(filename), overwrite=True) as part:
         torch.save(obj, part)
@@ -103,7 +103,7 @@ def _sha256(symbols: list[str]) -> str:
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
-#: What the outputs of a model stand for, as its checkpoint has it: name -> how a task has it, and what differs.
+#: The meaning of a model's outputs in its checkpoint: name -> that of a task, and the difference.
 FACTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dictionary_sha256": (lambda task: dictionary_sha256(task.source_dictionary), "dictionary"),
     "target_dictionary_sha256": (lambda task: dictionary_sha256(task.target_dictionary), "dictionary"),
@@ -178,7 +178,7 @@ def refuse_beside_whole(path: str, why: str) -> None:
 
 
 def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
-    """Compare a checkpoint with the run of `cfg` that begins from it, or `resumes` it.
+    """Compare a checkpoint with the run of `cfg` that starts from it, or `resumes` it.
 
     Raises:
         UserError: it has another dictionary or system, other labels, or no state to resume from.
@@ -194,7 +194,7 @@ def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
 
     if cfg.checkpoint.restore_file == LAST and state.get("last_optimizer_state") is None:
         raise UserError(
-            f"{path} has no state of the optimizer, so the run would begin again from its parameters. Pass it as "
+            f"{path} does not have the optimizer's state, so the run would start again from its parameters. Pass it as "
             "--finetune-from-model and save elsewhere."
         )
     refuse_mixed(trained_with(state["cfg"]), task, path)
@@ -217,7 +217,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     kind = MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[model._name]]
     differing = []
     for field in system_fields(kind):
-        saved, here = getattr(theirs, field, "has none"), getattr(model, field)  # an encoder lacks what an ELECTRA has
+        saved, here = getattr(theirs, field, "has none"), getattr(model, field)  # an encoder, against an ELECTRA
         # fine-tuning may add segments (as DIET does): their parameters then start at zero
         adds_segments = field == "segment" and saved == "none"
         if saved != here and not adds_segments:

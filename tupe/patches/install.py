@@ -23,7 +23,7 @@ from tupe.patches.trainer import TupeTrainer
 from tupe.util import UserError
 
 VERSION = "0.12.3.1"
-#: What is replaced, and by what. Each comment says what is wrong, each docstring more of it.
+#: Object, attribute, replacement. Each comment names the fault, and the docstrings describe it.
 PATCHES: list[tuple[Any, str, Any]] = [
     # --bf16 needs a TPU
     (options, "parse_args_and_arch", launch.parse_args_and_arch),
@@ -33,7 +33,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (distributed_utils, "all_gather_list", launch.all_gather_list),
     # PyTorch refuses names that fairseq writes into checkpoints
     (checkpoint_utils, "load_checkpoint_to_cpu", checkpoints.load_checkpoint_to_cpu),
-    # a translator translates in the wrong direction, alone or in an ensemble
+    # a translator translates in the wrong direction, also in an ensemble
     (checkpoint_utils, "load_model_ensemble_and_task", checkpoints.load_model_ensemble_and_task),
     # a checkpoint is written behind the remains of an attempt that failed
     (checkpoint_utils, "torch_persistent_save", checkpoints.save_atomically),
@@ -48,7 +48,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (optim, "AMPOptimizer", optimizers.AMPOptimizer),
     # the last batch is dropped
     (FairseqDataset, "batch_by_size", batches.batch_by_size),
-    # how much of the data is skipped is not said
+    # skipped data is not reported
     (FairseqTask, "filter_indices_by_size", batches.filter_indices_by_size),
     # data workers draw the masks of one epoch in all epochs
     (FairseqTask, "get_batch_iterator", order.get_batch_iterator),
@@ -57,7 +57,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     # dummy batches count
     (FairseqTask, "train_step", batches.train_step),
     (FairseqTask, "valid_step", batches.valid_step),
-    # the criterion waits for the GPU to say where the masks are
+    # the criterion waits for the GPU to find the masks
     (MaskedLMTask, "_regular_dataset", batches.regular_dataset),
     # fairseq-interactive pads on the left
     (TranslationTask, "build_dataset_for_inference", batches.build_dataset_for_inference),
@@ -88,7 +88,7 @@ def install() -> None:
 
     # `--shorten-method` leaves a token too many; fairseq's other tasks prepend no <s>
     masked_lm.maybe_shorten_dataset = batches.shorten_dataset
-    # resumed runs count anew for how many epochs the loss has not fallen
+    # resumed runs forget for how many epochs the loss has not fallen
     LR_SCHEDULER_REGISTRY["reduce_lr_on_plateau"] = optimizers.ReduceLROnPlateauLRSchedule
     atexit.register(batches.stop_prefetching)
     atexit.register(launch.leave_gloo)

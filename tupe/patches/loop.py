@@ -1,4 +1,4 @@
-"""fairseq's loop over a run: it ends where it should, saves by the clock, and validates what a killed run owes.
+"""fairseq's loop over a run: it ends on time, saves by the clock, and repeats the validation that a killed run missed.
 
 SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all processes at once. The exit status is 128
 + the signal's number, as a shell reports it.
@@ -57,7 +57,7 @@ def local_stop_request(trainer: Trainer) -> list[float]:
 
 
 def save_or_stop(trainer: Trainer) -> None:
-    """Save if it is time, or save and end the run after a signal: what is then due, the next start validates."""
+    """Save if it is time, or save and end the run after a signal; the next start does a validation that is due."""
     alone = trainer.data_parallel_world_size == 1
     *signals, due = local_stop_request(trainer) if alone else trainer.requested
     number = next((number for number, asks in zip(SIGNALS, signals) if asks), None)
@@ -76,17 +76,17 @@ def save_or_stop(trainer: Trainer) -> None:
 
 
 def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
-    """Do what a run that was killed did not: the validation where it saved, and the end of its epoch.
+    """Complete a killed run: the validation where it saved, and the end of its epoch.
 
-    Without the validation the run would go on, or be finished, with a best checkpoint that is an earlier one, or none.
-    fairseq tells the schedule how an epoch ended after it has saved, so the schedule of a resumed run would not know.
+    Without the validation the best checkpoint would be an earlier one, or missing.
+    fairseq informs the schedule about an epoch after it has saved, so the schedule of a resumed run would miss it.
 
     `state` is the `extra_state` of the checkpoint that the run resumes from.
     """
     from fairseq_cli.train import validate
 
     cfg, place, loss = trainer.cfg, state["train_iterator"], state.get("val_loss")
-    ended = place.get("iterations_in_epoch") == 0  # an old checkpoint may not say
+    ended = place.get("iterations_in_epoch") == 0  # an old checkpoint may lack it
     epoch = place["epoch"] - ended
 
     if validation_due(trainer, state):
@@ -121,7 +121,7 @@ def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
 
 @functools.cache
 def patch_loop() -> None:
-    """Patch the loop of `fairseq_cli.train`, once, when a run begins: to import it changes the log of a process."""
+    """Patch the loop of `fairseq_cli.train`, once, when a run starts: importing it changes the log of a process."""
     import fairseq_cli.train as loop
 
     train_theirs, after_update = loop.train, loop.validate_and_save

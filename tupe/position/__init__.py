@@ -11,7 +11,7 @@ This is TUPE-R (12 heads, width 768, up to 512 positions) and its use::
         BucketedRelative(num_heads=12, num_buckets=32, max_distance=128),
         Reset(num_heads=12, embed_dim=768),
     )
-    bias = position(length=query.shape[2]).bias                      # (12, n, n), once a batch
+    bias = position(length=query.shape[2]).bias                      # (12, n, n), once per batch
     scale = position.scale(head_dim=64)                              # 1 / sqrt(2 d_h)
     out = biased_attention(query, key, value, bias, scale=scale)     # (B, 12, n, 64), in every layer
 

@@ -7,7 +7,7 @@ from tupe.layers import Linear
 from tupe.position.length import check_length, fit_positions
 from tupe.position.registry import register_absolute
 
-INIT_STD = 0.02  # BERT's initialisation, for every position parameter
+INIT_STD = 0.02  # BERT's initialization, for every position parameter
 
 
 def normal(*shape: int) -> nn.Parameter:
@@ -46,7 +46,7 @@ class UntiedAbsolute(nn.Module):
         num_heads: `H`; each head has `d_h` columns of `U^Q` and of `U^K`.
         head_dim: `d_h`; `embed_dim / num_heads` if not given.
         num_terms: see above.
-        projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
+        projection_bias: biases on `U^Q, U^K`, as in the authors' release, not in the paper.
         layer_norm: whether there is an `LN`; without it (an ablation) the projections take `p` itself.
         layer_norm_eps: added to the variance by the layer norm.
     """

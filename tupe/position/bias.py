@@ -1,4 +1,4 @@
-"""A position encoding as a sum of small terms, computed once a batch for all layers (TUPE, eq. 7, 9 and 10).
+"""A position encoding as a sum of small terms, computed once per batch for all layers (TUPE, eq. 7, 9 and 10).
 
     bias_ij = reset(absolute(i, j) + relative(j - i))
 
@@ -113,7 +113,7 @@ class PositionBias(nn.Module):
                 row `t` of the first `t + 1` positions.
 
         Returns:
-            The parts that there are, in float32 or better; `.bias` is the sum `(H, n, m)`.
+            The parts in use, in float32 or better; `.bias` is the sum `(H, n, m)`.
         """
         end = query_offset + length
         if num_keys is not None and self.num_keys is None:
@@ -127,7 +127,7 @@ class PositionBias(nn.Module):
         return terms if whole else terms.slice(length, num_keys, query_offset)
 
     def keeps(self, tensors: list[Tensor]) -> bool:
-        """Tell whether terms may be kept: not with gradients, and not where a wrapper holds the parameters.
+        """Return whether terms may be cached: not with gradients, and not if a wrapper holds the parameters.
 
         DataParallel and FSDP are such wrappers. Inference tensors have no version counter.
         """

@@ -25,7 +25,7 @@ from tupe.position.terms import skew
 class RelativeEmbeddings(nn.Module):
     """Table `P: 2k x d` of the distances, one for all layers.
 
-    Distances are clipped at `k = max_distance`, or with `num_buckets` they are in `k = num_buckets` buckets a side:
+    Distances are clipped at `k = max_distance`, or with `num_buckets` they are in `k = num_buckets` buckets per side:
     near ones have a bucket each, and the others grow logarithmically up to `max_distance`.
     """
 
@@ -43,7 +43,7 @@ class RelativeEmbeddings(nn.Module):
         self.boundaries = bucket_boundaries(half, half, half - 1, far, beyond=True) if num_buckets else []
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the table's row for each `distance = j - i`, in the same shape: those of `i - j` rise."""
+        """Return the table's row for each `distance = j - i`, in the same shape: rows increase with `i - j`."""
         away = distance.neg()
         if self.boundaries:
             boundaries = torch.tensor(self.boundaries, device=away.device)

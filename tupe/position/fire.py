@@ -3,8 +3,8 @@ r"""FIRE: a learned function of the distance (Li et al. 2024), with T5's buckets
     relative(j - i) = f( sgn(j - i) min(1, psi(|j - i|) / psi(L)) ),     psi(x) = log(1 + c x),     f: 1 -> w -> H, ReLU
 
 Two things differ from the paper. It divides by `psi(max(L, i))`, which does not depend on the distance only; here
-distances beyond `L` have the value of `L`, so that inputs of all lengths share the term. And the sign tells the two
-sides apart, which the paper's decoders do not need.
+distances beyond `L` have the value of `L`, so that inputs of all lengths share the term. And the sign distinguishes the
+sides, which the paper's decoders do not need.
 """
 
 import torch
@@ -19,7 +19,7 @@ from tupe.position.registry import register_relative
     fire_length="fire: distance at which its function ends, learned from there on; 0 for the longest sequence",
 )
 class FireRelative(nn.Module):
-    """FIRE: a function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.
+    """FIRE: a function of the normalized logarithm of the distance, with one hidden layer as in the authors' code.
 
     It has `fire_width` hidden units `w`. `L` starts at `fire_length`, or at the longest training sequence; inputs may
     have any length.

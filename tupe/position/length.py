@@ -18,7 +18,7 @@ def take(tensor: Tensor, length: int) -> Tensor:
 
 
 def check_length(length: int, max_positions: float) -> None:
-    """Raise `ValueError` if `length` is more than `max_positions`: a slice of the table would be shorter in silence."""
+    """Raise `ValueError` if `length` is more than `max_positions`: a slice would be shorter without an error."""
     if length > max_positions:
         raise ValueError(
             f"a sequence of {length} tokens is longer than the {max_positions} positions of the model: "
@@ -27,7 +27,7 @@ def check_length(length: int, max_positions: float) -> None:
 
 
 def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
-    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one does not fit, as ever.
+    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one does not fit.
 
     `module.position_axes` records the axes for `tupe convert positions`.
 

@@ -1,4 +1,4 @@
-"""Absolute positions as one matrix a head: of low rank (DIET-ABS; Chen et al. 2021, eq. 1), or of free values."""
+"""Absolute positions as one matrix per head: of low rank (DIET-ABS; Chen et al. 2021, eq. 1), or of free values."""
 
 import torch
 from torch import Tensor, nn

@@ -62,8 +62,8 @@ def bucket_boundaries(exact: int, number: int, steps: int, far: int, beyond: boo
     """Return the smallest distance of each bucket but the first, by integers, so that no rounding moves a boundary.
 
     Distances up to `e = exact` start a bucket each. The next buckets start for `k = 1 .. number - 1` at the smallest
-    `D` with `D >= e (far / e)^(k / steps)`, which is `D^steps e^k >= far^k e^steps` (T5), or `beyond` it, with `>` in
-    place of `>=` and from `k = 0` on (DeBERTa).
+    `D` with `D >= e (far / e)^(k / steps)`, which is `D^steps e^k >= far^k e^steps` (T5), or `beyond` it, with `>` and
+    from `k = 0` on (DeBERTa).
     """
     boundaries = list(range(1, exact + 1))
     for k in range(1 - beyond, number):

@@ -3,7 +3,7 @@ r"""Rotary positions: queries and keys are rotated by their positions (Su et al.
     logit(i, j) = (R_i q_i) . (R_j k_j) / sqrt(d_h),         theta_c = base^(-2c/r),  c = 0 .. r/2 - 1
 
 `R_i` rotates dimensions `(c, c + r/2)` by `i theta_c`, so that the product depends on `j - i`. Dimensions from `r` on
-are unchanged. NeoX, LLaMA and ModernBERT pair dimensions in this way. The paper pairs neighbours, which is the same
+are unchanged. NeoX, LLaMA and ModernBERT pair dimensions in this way. The paper pairs neighbors, which is the same
 after a permutation of the columns of `W^Q` and `W^K`. Values and position terms are not rotated.
 """
 

@@ -18,7 +18,7 @@ from tupe.position.terms import skew
 
 
 def unskew(by_key: Tensor) -> Tensor:
-    """Apply the transpose of `skew`: keys `(..., n, m)` to distances `(..., n, n + m + 1)`, zero where no key is."""
+    """Apply the transpose of `skew`: keys `(..., n, m)` to distances `(..., n, n + m + 1)`, zero without a key."""
     length, num_keys = by_key.shape[-2:]
     flat = F.pad(by_key, (0, length)).flatten(-2)
     return F.pad(flat, (length, 0)).unflatten(-1, (length, length + num_keys + 1))

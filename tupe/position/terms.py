@@ -1,4 +1,4 @@
-"""What positions add to the attention: parts whose size is linear in the length, and the bias that is their sum."""
+"""Position terms of the attention: parts whose size is linear in the length, and the bias that is their sum."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Terms(NamedTuple):
 
     @property
     def bias(self) -> Tensor | None:
-        """The bias `(H, n, m)`, with segments `(B, H, n, n)`; `None` where it has no part. Computed at each access."""
+        """The bias `(H, n, m)`, with segments `(B, H, n, n)`; `None` without parts. Computed at each access."""
         bias = None
         if self.query is not None and self.key is not None:
             with no_autocast(self.query.device):
@@ -71,7 +71,7 @@ class Terms(NamedTuple):
         return bias
 
     def rounded(self, dtype: torch.dtype) -> Terms:
-        """Return only the parts that meet the content, in `dtype`, but for angles, which need 32 bits."""
+        """Return only the parts that combine with the content, in `dtype`, except angles, which need 32 bits."""
         content = self.present(("content_query", "content_key", "distances"))
         return Terms(rotation=self.rotation, phase=self.phase, **{name: part.to(dtype) for name, part in content})
 

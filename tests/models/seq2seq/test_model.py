@@ -67,10 +67,10 @@ def test_recomputed_layers_give_the_same_gradients(system, build, source, previo
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"reset": "paper"}, r"a translation has no \[CLS\]"),
-        ({"segment": "per_head"}, "one text on each side"),
-        ({"linformer_k": 4}, "a decoder sees no later words"),
-        ({"relative": "deberta"}, "a decoder sees no later words"),
+        ({"reset": "paper"}, r"without \[CLS\]"),
+        ({"segment": "per_head"}, "one text per side"),
+        ({"linformer_k": 4}, "a decoder does not see later tokens"),
+        ({"relative": "deberta"}, "a decoder does not see later tokens"),
     ],
 )
 def test_fields_that_do_not_fit(fields, sentence, task):

@@ -57,7 +57,7 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[Row]
 
 
 def _label(fields: dict[str, str], task: Task) -> str | None:
-    """Return the class of a row, or its score in [0, 1]; `None` if it has none of the task."""
+    """Return the class of a row, or its score in [0, 1]; `None` if the task does not have it."""
     label = fields[task.label]
     label = dict(task.synonyms).get(label, label)
 
@@ -71,7 +71,7 @@ def _label(fields: dict[str, str], task: Task) -> str | None:
 
 
 def present(task: Task, glue: Path) -> bool:
-    """Tell whether the download has anything of a task, beside training data, which XNLI shares with MNLI."""
+    """Return whether the download has files of a task other than training data, which XNLI shares with MNLI."""
     return any((glue / name).is_file() for split in task.splits if split.name != "train" for name in split.files)
 
 
@@ -157,7 +157,7 @@ def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: li
 
 
 def _encode(corpus: Path, batch: list[Row]) -> list[Row]:
-    """Put the numbers of its tokens in place of each text."""
+    """Replace each text by the numbers of its tokens."""
     processing, tokenizer = _tools(corpus)
     return [Row(tuple(tokenizer(processing.line(text)) for text in row.texts), row.label) for row in batch]
 

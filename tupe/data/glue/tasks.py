@@ -1,4 +1,4 @@
-"""Table of the tasks of GLUE and XNLI, and their files; a YAML file adds rows of one's own (docs/finetuning.md)."""
+"""Table of the tasks of GLUE and XNLI, and their files; a YAML file adds users' rows (docs/finetuning.md)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Split:
     # fairseq's: `train`, `valid`, `valid1`, `test`, `test1`; `valid-de`, `test-de` of a language
     name: str
     files: tuple[str, ...]  # where the file may be below the GLUE folder
-    columns: tuple[str, ...]  # their names, which the first line must say if the file has a header
+    columns: tuple[str, ...]  # their names, which the first line must have if the file has a header
     rows: int  # of the published file; 0 if none is published
     header: bool = True  # whether the first line names the columns
     labelled: bool = True  # whether labels are read; every row of a file without labels is kept
@@ -147,7 +147,7 @@ def fields_of(line: bytes) -> list[str]:
 
 
 def read_tasks(path: Path, folder: Path) -> dict[str, Task]:
-    """Read tasks of one's own from a YAML file; their data files are below `folder`.
+    """Read a user's tasks from a YAML file; their data files are below `folder`.
 
     The first line of each data file names its columns. A file without the label's column is a test set to predict.
     """
@@ -190,6 +190,6 @@ def training_file(folder: str | None) -> str | None:
 
 
 def own_tasks(folder: Path) -> list[str]:
-    """Return the names of the tasks of one's own that are prepared in a folder."""
+    """Return the names of the user's tasks that are prepared in a folder."""
     names = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
     return [name for name in names if name not in TASKS]

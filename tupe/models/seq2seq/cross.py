@@ -1,6 +1,6 @@
 """Positions in the attention from the target to the source (an option; none of the papers has it).
 
-Two languages share neither order nor length, so `j - i` is at best a soft diagonal; both stacks know order without it.
+Two languages share neither order nor length, so `j - i` is at best a soft diagonal; both stacks have order without it.
 """
 
 from argparse import Namespace

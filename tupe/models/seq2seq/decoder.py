@@ -46,7 +46,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         With `incremental_state` they are those of the tokens that it has not seen yet, one in each step of the search.
 
         Returns:
-            `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`, since fused attention has no weights.
+            `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`, as fused attention returns no weights.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -73,7 +73,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return linear(features, self.output.weight)
 
     def states(self, incremental_state: dict) -> list[State]:
-        """Return what each layer keeps, empty at the first step."""
+        """Return the cache of each layer, empty at the first step."""
         states = self.get_incremental_state(incremental_state, "layers")
         if states is None:
             states = [{} for _ in self.stack.layers]
@@ -81,7 +81,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return states
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Put row `new_order[n]` in row `n`. The source's keys stay, since `Source` knows which rows read them."""
+        """Put row `new_order[n]` in row `n`. The source's keys stay: `Source` records which rows read them."""
         for state in self.states(incremental_state):
             for name in ("key", "value"):
                 if name in state:

@@ -15,7 +15,7 @@ class Source(NamedTuple):
     """The encoder's output for `S` sentences, read by `N` rows of the decoder.
 
     features: `(S, n_s, d)`.
-    padding: `(S, n_s)`, true at padding; `None` where there is none.
+    padding: `(S, n_s)`, true at padding; `None` without padding.
     sentence: `(N,)`, which sentence each row translates; `None` where row `n` translates sentence `n`.
     beam: number of consecutive rows that translate the same sentence: their queries share its keys and values.
     chosen: `(N / beam,)`, the sentences of these runs of rows; `None` where these are all sentences, in order.

@@ -40,7 +40,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
             raise UserError(
                 "Positions are counted from the left, so padding must be on the right. Pass --left-pad-source, which "
-                "turns fairseq's left padding off (task.left_pad_source=false), and not --left-pad-target."
+                "switches off fairseq's left padding (task.left_pad_source=false), and not --left-pad-target."
             )
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source
@@ -61,9 +61,9 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     def from_pretrained(
         cls, model_name_or_path: str, checkpoint_file: str = "model.pt", data_name_or_path: str = ".", **kwargs: Any
     ) -> GeneratorHubInterface:
-        """Load a checkpoint of ours like fairseq, but read its file without running code.
+        """Load a checkpoint of this plugin like fairseq, but read its file without running code.
 
-        Text is encoded by the SentencePiece model beside the data, unless there is none or `bpe` is given.
+        Text is encoded by the SentencePiece model in the folder of the data, if it exists and `bpe` is not passed.
         """
         folder = Path(model_name_or_path)
         data = data_folder(folder, data_name_or_path)

@@ -11,7 +11,7 @@ from tupe.encoder.encoder import EncoderBase
 from tupe.position import PositionTable
 from tupe.util import UserError
 
-#: Fields of the other encoders alone.
+#: Fields of only the other encoders.
 _OTHERS = {"attention_window": 0, "global_every": 0, "local_rotary_base": 0.0, "pair_separators": 2}
 _OTHERS |= dict.fromkeys(("gated", "no_biases", "no_first_norm"), False)
 
@@ -31,9 +31,9 @@ def decoder_args(args: Namespace) -> Namespace:
 def check_terms(args: Namespace) -> None:
     """Raise `UserError` for a term of an encoder, whose model would be built and compute something else here."""
     if args.reset != "none" or args.segment != "none":
-        raise UserError("reset and segment must be none, because a translation has no [CLS] and one text on each side.")
+        raise UserError("reset and segment must be none, because a translation has one text per side, without [CLS].")
     if args.linformer_k or args.relative == "deberta":
-        raise UserError("linformer_k must be 0 and relative not deberta, because a decoder sees no later words.")
+        raise UserError("linformer_k must be 0 and relative not deberta, because a decoder does not see later tokens.")
 
 
 class SinusoidalTable(nn.Module):
