@@ -231,6 +231,8 @@ def _named(prefix: str, sizes: dict[str, Fields]) -> dict[str, Fields]:
     for fields in models.values():
         if fields["relative"] == "dual_triangle":  # a head of the paper is two of half the width
             fields["encoder_attention_heads"] *= 2
+        if fields["linformer_k"]:  # its keys mix positions, so that none is outside a window
+            fields["attention_window"] = 0
     return models
 
 

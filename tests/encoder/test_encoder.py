@@ -10,6 +10,7 @@ from tests.models.small import small_batch
 from tupe.encoder import encoder as module
 from tupe.encoder.encoder import PADDED, hide_far
 from tupe.position import PositionBias, SegmentAttention, Terms
+from tupe.systems import SYSTEMS
 
 LENGTHS = (13, 8, 2)
 
@@ -154,6 +155,12 @@ def test_a_window_ends_with_each_sequence(build, tokens, unpad):
     together = features(model, tokens, num_tokens=sum(LENGTHS))
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(together[row, :length], features(model, tokens[row : row + 1, :length])[0])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_runs_in_modernberts_block(build, dictionary, system):
+    """Also at padding, where a query sees only padding in its window."""
+    assert features(build(f"{system}_modern_tiny", max_positions=80), small_batch(dictionary, (80, 5))).isfinite().all()
 
 
 def test_prenorm_and_no_embedding_norm(build, tokens):
