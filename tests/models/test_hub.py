@@ -39,6 +39,21 @@ def test_pairs_are_decoded_as_pairs(separators, hub):
     assert hub.decode(hub.encode("word1 word2")) == "word1 word2"
 
 
+def test_special_symbols_that_a_dictionary_repeats(build, dictionary, tmp_path):
+    """fairseq encodes a text with the rows of the repeated names, which tasks never train."""
+    write_checkpoint(tmp_path / "checkpoint_best.pt", build("tupe_tiny"), "tupe_tiny")
+    repeated = [f"{name} 0 #fairseq:overwrite" for name in ("<s>", "<pad>", "</s>", "<unk>")]
+    words = [f"{name} 1" for name in dictionary.symbols[8:] if name != "<mask>"]
+    (tmp_path / "dict.txt").write_text("\n".join([*repeated, *words]) + "\n")
+    state = torch.load(tmp_path / "checkpoint_best.pt", weights_only=True)
+    state["cfg"]["model"]["dictionary_sha256"] = None
+    torch.save(state, tmp_path / "checkpoint_best.pt")
+    hub = TupeModel.from_pretrained(str(tmp_path), bpe=None)
+    hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
+    word = hub.task.source_dictionary.symbols[9]
+    assert hub.encode(word, word).tolist() == [0, 9, 2, 2, 9, 2]
+
+
 def test_a_regression_predicts_its_value(hub):
     """fairseq returns the logarithm of its probability among one class, which is 0."""
     hub.eval()

@@ -124,6 +124,9 @@ def load_hub(
             str(folder), checkpoint, data_name, bpe=None if imported else bpe, **options
         )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
+    # the rows that tasks put around a text, where a dictionary repeats their names (`#fairseq:overwrite`)
+    dictionary = hub.task.source_dictionary
+    dictionary.indices.update({name: row for row, name in enumerate(dictionary.symbols[: dictionary.nspecial])})
     if imported:
         hub.bpe = JsonBpe(imported)
     processing = text_processing(data) if process_text else None
