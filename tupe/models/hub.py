@@ -17,7 +17,7 @@ from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import JSON, MASK, MODEL, JsonTokenizer
 from tupe.models.config import saved_config
 from tupe.patches.checkpoints import special_symbols
-from tupe.patches.safe_load import fairseq_globals, safe_load
+from tupe.patches.safe_load import FAIRSEQ_GLOBALS, safe_load
 from tupe.util import read_json
 
 
@@ -119,7 +119,7 @@ def load_hub(
     places = [Path(named)] if named else [data / MODEL, data / JSON, folder / JSON]
     found = next((path for path in places if path.is_file()), None)
     imported = found if bpe == "sentencepiece" and found is not None and found.name == JSON else None
-    with safe_globals(fairseq_globals()):
+    with safe_globals(FAIRSEQ_GLOBALS):
         loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
             str(folder), checkpoint, data_name, bpe=None if imported else bpe, **options
         )

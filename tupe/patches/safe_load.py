@@ -22,17 +22,12 @@ from tupe.util import UserError
 _FOLDER = 0x10  # attribute of a folder, whose bytes PyTorch does not read: its tensor would be uninitialized memory
 _TIED = 8  # how often a file may name a tensor on average; models tie an embedding, an output layer and a decoder's
 _GROWS = "{} has {:,} bytes and would take far more memory. It is not loaded."
-
-
-def fairseq_globals() -> list:
-    """List what fairseq writes into a checkpoint file beyond tensors and plain values.
-
-    `argparse.Namespace` is the configuration of a model without a dataclass; the numpy types are a best metric that
-    scipy or scikit-learn returned, and the statistics of `--eval-bleu`.
-    """
-    multiarray = np._core.multiarray
-    numpy_types = [np.ndarray, np.dtype, np.dtypes.Float64DType, np.dtypes.Int64DType]
-    return [argparse.Namespace, multiarray.scalar, multiarray._reconstruct, *numpy_types]
+#: What fairseq writes into a checkpoint file beyond tensors and plain values: the configuration of a model without a
+#: dataclass, and numpy's types, of a best metric that scipy or scikit-learn returned and of `--eval-bleu`.
+FAIRSEQ_GLOBALS = [
+    *(argparse.Namespace, np._core.multiarray.scalar, np._core.multiarray._reconstruct),
+    *(np.ndarray, np.dtype, np.dtypes.Float64DType, np.dtypes.Int64DType),
+]
 
 
 def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
@@ -46,7 +41,7 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     """
     path = os.fspath(path)
     _check_archive(path)
-    with safe_globals([*fairseq_globals(), *also]):
+    with safe_globals([*FAIRSEQ_GLOBALS, *also]):
         state = torch.load(path, map_location="cpu", weights_only=True)
     _refuse_growth(state, path)
     _refuse_calls(state, path)
