@@ -57,7 +57,7 @@ def trained(split, updates, state=None):
         assert len({len(each) for each in epoch}) == 1
         while epoch[0].has_next() and len(seen) < updates:
             batches = [batch for process in epoch for batch in next(process)]
-            assert max(map(len, batches)) <= split[0]
+            assert max(map(len, batches)) <= (split[0] or 40)
             seen.append(sorted(int(example) for batch in batches for example in batch))
     return seen, pickle.loads(pickle.dumps(processes[0].state_dict()))
 
@@ -75,6 +75,7 @@ ORDERS = {
     "there and back": (ONE, (8, 2, 1), (4, 4, 1), ONE),
     "fewer processes": ((8, 2, 1), ONE, (8, 2, 1)),
     "by tokens": ((99, 2, 1, TOKENS), (99, 1, 2, TOKENS)),
+    "fewer tokens": ((None, 1, 2, TOKENS), (None, 2, 2, ("max_tokens", 20)), (None, 2, 1, TOKENS)),
 }
 
 

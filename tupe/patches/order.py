@@ -13,6 +13,7 @@ from tupe.patches.batches import batch_by_size
 
 logger = logging.getLogger(__name__)
 
+NUMBERS = "batches_per_update"
 _EpochBatchIterator = iterators.EpochBatchIterator
 _get_batch_iterator = FairseqTask.get_batch_iterator
 
@@ -39,20 +40,24 @@ def split_of(trainer: Trainer) -> dict[str, Any]:
         "seed": cfg.common.seed,
         "batch_size": cfg.dataset.batch_size,
         "max_tokens": cfg.dataset.max_tokens,
-        "batches_per_update": [processes * accumulated for accumulated in cfg.optimization.update_freq],
+        NUMBERS: [processes * accumulated for accumulated in cfg.optimization.update_freq],
         "processes": processes,
     }
 
 
-def _updates(split: dict[str, Any]) -> list:
-    """Return what splits of the same updates have in common."""
-    seed, size, tokens, batches = (split[name] for name in ("seed", "batch_size", "max_tokens", "batches_per_update"))
-    return [seed, tokens, size, batches] if tokens else [seed, [size * number for number in batches]]
+def _same_updates(began: dict[str, Any], split: dict[str, Any]) -> bool:
+    """Tell whether `split` has the updates of `began`. Batches that `max_tokens` limits can be cut, but not joined."""
+
+    def sizes(of: dict[str, Any]) -> list[list[int]]:
+        return [[number * (of[size] or 0) for number in of[NUMBERS]] for size in ("batch_size", "max_tokens")]
+
+    finer = all(here % there == 0 for here, there in zip(split[NUMBERS], began[NUMBERS]))
+    return began["seed"] == split["seed"] and sizes(began) == sizes(split) and (finer or not split["max_tokens"])
 
 
 def _in_update(split: dict[str, Any], epoch: int) -> int:
     """Return how many batches an update of an epoch has."""
-    return split["batches_per_update"][min(epoch, len(split["batches_per_update"])) - 1]
+    return split[NUMBERS][min(epoch, len(split[NUMBERS])) - 1]
 
 
 class EpochBatchIterator(_EpochBatchIterator):
@@ -92,7 +97,7 @@ class EpochBatchIterator(_EpochBatchIterator):
         began, place = state.get("split", self.split), state.get("iterations_in_epoch", 0)
         if began != self.split or "samples" in state:
             self.began, self.resumed = began, state["epoch"]
-            if _updates(began) != _updates(self.split) and self.shard_id == 0:
+            if not _same_updates(began, self.split) and self.shard_id == 0:
                 left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
                 new = [
                     f"{name} {value} instead of {began[name]}"
@@ -112,16 +117,15 @@ class EpochBatchIterator(_EpochBatchIterator):
 
     def _keeps_order(self, epoch: int) -> bool:
         """Return whether an epoch has the order in which the run began."""
-        return self.began is not None and (epoch == self.resumed or _updates(self.began) == _updates(self.split))
+        return self.began is not None and (epoch == self.resumed or _same_updates(self.began, self.split))
 
     def _cut(self, batches: list, epoch: int) -> list:
         """Cut batches of the split in which the run began into batches of this run."""
         here, there = _in_update(self.split, epoch), _in_update(self.began, epoch)
-        if _updates(self.began) == _updates(self.split):
-            if here == there:
-                return batches
-            updates = [np.concatenate(batches[first : first + there]) for first in range(0, len(batches), there)]
-            return [batch for update in updates for batch in np.array_split(update, here)]
+        if _same_updates(self.began, self.split):
+            number = 1 if here % there == 0 else there
+            joined = [np.concatenate(batches[first : first + number]) for first in range(0, len(batches), number)]
+            return [part for batch in joined for part in np.array_split(batch, here * number // there)]
 
         limits = {"max_tokens": self.split["max_tokens"], "max_sentences": self.split["batch_size"]}
         parts = np.split(np.concatenate(batches), [self.samples])
