@@ -66,27 +66,6 @@ def test_outputs_and_gradients_are_those_of_the_padded_batch(build, batch, group
     assert_close(got, want, torch.float32)
 
 
-@pytest.mark.parametrize("name", ["tupe_tiny", "diet_abs_tiny", "shaw_tiny"])
-def test_columns_without_a_token_change_nothing(build, batch, name):
-    model = build(name, **NO_DROPOUT)
-    wide = torch.nn.functional.pad(batch, (0, 5), value=1)
-    assert_close(run(model, wide), run(model, batch), torch.float32)
-
-
-@pytest.mark.parametrize("head", ["spans", "masked_tokens"])
-def test_heads_give_what_they_give_on_the_padded_batch(build, batch, groups, head):
-    """Those of answers, at real tokens, and of masked tokens."""
-    real, found = batch.ne(1), []
-    given = True if head == "spans" else real & torch.arange(batch.shape[1]).remainder(3).eq(1)
-    for unpad in ("always", "never"):
-        model = build("tupe_tiny", unpad=unpad)
-        model.register_span_head()
-        with torch.no_grad():
-            out, _ = model(batch, **{head: given})
-        found.append([scores[real] for scores in out] if head == "spans" else [out])
-    assert_close(*found, torch.float32)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, "autocast"])
 @pytest.mark.parametrize("name", ["tupe_tiny", "linformer_tiny"])
 def test_types(build, batch, name, dtype):
@@ -95,15 +74,6 @@ def test_types(build, batch, name, dtype):
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         got, want = (run(model.train(), batch)[: 1 if autocast else None] for model in models)
     assert_close(got, want, torch.bfloat16 if autocast else dtype)
-
-
-@torch.no_grad()
-def test_neighbours_do_not_see_each_other(build, batch, groups):
-    model = build("diet_rel_tiny", unpad="always")
-    changed = batch.clone()
-    changed[1, 2:4] = 7
-    before, after = (model(tokens, features_only=True)[0] for tokens in (batch, changed))
-    assert torch.equal(after[[0, 2, 3, 4, 5, 6]], before[[0, 2, 3, 4, 5, 6]])
 
 
 @pytest.mark.parametrize("lengths", [(13,), (1, 1), (13, 1), (24, 2)])
@@ -148,15 +118,6 @@ def test_tokens_alone_are_computed(build, batch):
     nearly[0, 12] = 1
     assert slots(build("tupe_tiny"), nearly, num_tokens=25) == nearly.numel()  # one of 26: not worth it
     assert slots(build("tupe_tiny", unpad="always"), nearly) == nearly.numel() - 1
-
-
-def test_dropout_is_drawn_for_tokens_alone(build, batch):
-    model = build("tupe_tiny", unpad="always").train()
-    torch.manual_seed(3)
-    one = model(batch)[0]
-    torch.manual_seed(3)
-    assert torch.equal(model(batch)[0], one)
-    assert not torch.equal(model(batch)[0], one)
 
 
 @pytest.mark.parametrize(

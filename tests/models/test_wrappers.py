@@ -10,7 +10,7 @@ from torch import nn
 from tests.commands import ROOT, environment
 from tests.models.small import KINDS
 
-SHARDED = ["DDP", "FSDP1", "FSDP2, each term"]
+SHARDED = ["DDP", "FSDP"]
 
 
 @pytest.fixture(scope="module")
