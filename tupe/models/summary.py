@@ -86,7 +86,7 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
 
 
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
-    """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention.
+    """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention, 18 in PoPE's.
 
     It omits operations once per batch (the position terms), those that activation checkpointing repeats,
     Linformer's projection, and that its keys and values are fewer.
@@ -107,7 +107,8 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
     keys = min(length, encoder.args.linformer_k or length)
     attention = keys * encoder.args.encoder_embed_dim * encoder.args.encoder_layers
     parts = encoder.sentence_encoder.layers, encoder.sentence_encoder.embedding_projection
-    return 6 * (tokens * sum(map(_weights, parts)) + predicted * _weights(head)) + 12 * tokens * attention
+    products = 3 if encoder.args.relative == "pope" else 2  # of the width of values
+    return 6 * (tokens * (sum(map(_weights, parts)) + products * attention) + predicted * _weights(head))
 
 
 def _weights(module: nn.Module) -> int:
