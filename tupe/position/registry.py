@@ -17,6 +17,7 @@ and of the names in `tupe.encoder.build.arguments`, that it has:
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -35,7 +36,7 @@ class Registered(NamedTuple):
 REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 
 
-def register(side: str, name: str, options: Mapping[str, str]) -> Decorator:
+def register(side: str, name: str, /, **options: str) -> Decorator:
     """Return a decorator that registers a class as `side=name`.
 
     `options` is the help of each keyword argument that becomes a field of the configuration; it needs a default.
@@ -53,14 +54,8 @@ def register(side: str, name: str, options: Mapping[str, str]) -> Decorator:
     return decorate
 
 
-def register_absolute(name: str, **options: str) -> Decorator:
-    """Register a class that maps a length to two factors as `absolute=name`; see `register`."""
-    return register("absolute", name, options)
-
-
-def register_relative(name: str, **options: str) -> Decorator:
-    """Register a class that maps distances to values as `relative=name`; see `register`."""
-    return register("relative", name, options)
+#: Decorators of classes that map a length to two factors, and of those that map distances to values.
+register_absolute, register_relative = partial(register, "absolute"), partial(register, "relative")
 
 
 def build_term(side: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
