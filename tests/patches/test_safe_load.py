@@ -14,14 +14,11 @@ from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
 
 
-class Malicious:
-    """Unpickling it calls `function`."""
-
-    def __init__(self, function, *arguments):
-        self.call = (function, arguments)
+class Number:
+    """Unpickling it makes a `bytearray` of so many bytes."""
 
     def __reduce__(self):
-        return self.call
+        return bytearray, (10**9,)
 
 
 def test_what_fairseq_writes_is_read(tmp_path):
@@ -124,7 +121,7 @@ def circle():
         lambda: [*torch.zeros(10**5).expand(20, -1)],
         lambda: laughs(12),
         circle,
-        lambda: Malicious(bytearray, 10**9),
+        Number,
     ],
     ids=["stride 0", "overlapping rows", "one storage often", "lists of lists", "a circle", "a number"],
 )
