@@ -1,9 +1,8 @@
-"""Write the report of scripts/quickstart.sh, as Markdown and as a page.
+"""Write the report of scripts/quickstart.sh as a page, and print its tables.
 
     python -m lab.quickstart FOLDER MODEL...
 
-FOLDER has `corpus`, and for each model `pretraining/MODEL` and `finetuning/MODEL`. The position correlation is that of
-the first model.
+FOLDER has `corpus`, and for each model `pretraining/MODEL` and `finetuning/MODEL`.
 """
 
 import logging
@@ -14,10 +13,8 @@ from pathlib import Path
 import torch
 
 from tupe.analysis.checkpoint import open_encoder
-from tupe.analysis.curves import plot_training, read_log
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.curves import read_log
 from tupe.analysis.page import write_page
-from tupe.analysis.position import position_maps
 from tupe.analysis.text import read_tokens
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
@@ -40,9 +37,7 @@ def main(out: str, *models: str) -> None:
     logging.disable(logging.INFO)
     runs = {model: folder / "pretraining" / model for model in models}
     logs = {label(model): read_log(run) for model, run in runs.items()}
-    save_figure(plot_training(logs, "Pre-training"), folder / "curves.png")
     encoders = [open_encoder(run / CHECKPOINT, label(model)) for model, run in runs.items()]
-    save_figure(heat_maps(position_maps(encoders[0])), folder / "position.png")
     hubs = {model: _hub(run, folder / "corpus") for model, run in runs.items()}
 
     rows = [HEADS]  # the pre-trainings, on held-out documents, and the word-order task, on its development set
@@ -72,10 +67,7 @@ def main(out: str, *models: str) -> None:
         against=label(models[-1]) if len(models) > 1 else None,
         tables={"Results": (machine, rows), "Filled masks": ("The likeliest tokens.", filled)},
     )
-    pictures = "![loss curves](curves.png)", f"![position correlation of {label(models[0])}](position.png)"
-    text = "\n\n".join(["# Quickstart", machine, _markdown(rows), *pictures, _markdown(filled)])
-    (folder / "report.md").write_text(f"{text}\n", encoding="utf-8")
-    print(f"{text}\nreport: {folder}/report.md, and as a page: {folder}/report.html")
+    print(f"{machine}\n\n{_markdown(rows)}\n\n{_markdown(filled)}\nreport: {folder}/report.html")
 
 
 def label(model: str) -> str:

@@ -33,7 +33,7 @@ start_or_go_on() {
         "$settings") ;;
         updates=*)
             echo "the settings have changed: starting again in $out"
-            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny,report.{md,html},curves.png,position.png}
+            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny,report.html}
             ;;
         *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
     esac
@@ -118,7 +118,7 @@ step_once prepare prepare
 step_of_models pretrain
 step_of_models finetune
 step report report
-done_note="$out/report.html and report.md"
+done_note=$out/report.html
 if python3 -c 'import google.protobuf, safetensors, tokenizers' 2>/dev/null; then
     step_once export for_transformers
     done_note+=", $out/tupe-tiny for Transformers"
