@@ -11,8 +11,8 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import SummedCriterion, totals
-from tupe.data.answers import best_spans
 from tupe.data.batches import known
+from tupe.data.windows import best_span
 
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
@@ -57,7 +57,7 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
         sides = [side.detach().cpu().numpy() for side in (begin, end, sample["may_begin"], sample["may_end"])]
         rows = []
         for window, *one in zip(sample["id"].tolist(), *sides):
-            for span in best_spans(*one, self.longest, 1):
+            if span := best_span(*one, self.longest):
                 rows.append((window, sample["split"], *span))
         return torch.tensor(rows, dtype=torch.float64, device=begin.device).view(-1, 5)
 

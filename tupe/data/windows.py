@@ -1,8 +1,8 @@
-"""Windows of contexts that are too long for a model: fairseq's dataset of those of a split, and where pieces count."""
+"""Windows of contexts that are too long for a model: fairseq's dataset of a split, where pieces count, and answers."""
 
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -56,6 +56,34 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     counts = np.zeros((len(starts), capacity), dtype=bool)
     counts[best, piece - starts[best]] = True
     return counts
+
+
+class Span(NamedTuple):
+    """An answer in a window: the sum of the two scores, and its first and last place there."""
+
+    score: float
+    first: int
+    last: int
+
+
+def best_span(
+    first: np.ndarray, last: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray, longest: int
+) -> Span | None:
+    """Return the best span of a window; among equal ones, that which begins, then ends earlier.
+
+    It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
+    order. `first` and `last` are the scores `(T,)` of a span's first and last place, float32; `may_begin` and `may_end`
+    say where it may begin and end, bool `(T,)`. A span has at most `longest` places.
+    """
+    begins = np.flatnonzero(may_begin)
+    ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)
+    inside = ends < len(last)
+    ends = np.minimum(ends, len(last) - 1)
+    scores = np.where(inside & may_end[ends], first[begins, None] + last[ends], -np.inf)
+    best = np.unravel_index(scores.argmax(), scores.shape) if scores.size else None
+    if best is None or scores[best] == -np.inf:
+        return None
+    return Span(float(scores[best]), int(begins[best[0]]), int(ends[best]))
 
 
 class QuestionWindows(Sized):

@@ -28,8 +28,8 @@ def predict(
 ) -> dict[Path, dict[str, float]]:
     """Predict test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
 
-    OUT gets TASK.tsv for texts, and SPLIT.json and SPLIT.nbest.json for questions. The scores are printed where the
-    labels or answers are known. MNLI has two files, and its model predicts AX. XNLI has one per language,
+    OUT gets TASK.tsv for texts, and SPLIT.json for questions. The scores are printed where the labels or answers are
+    known. MNLI has two files, and its model predicts AX. XNLI has one per language,
     `test-de.tsv`, or without tests those of its development sets.
 
     tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de,test-zh
