@@ -78,7 +78,7 @@ def _remove(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, atomically, in place of an earlier file."""
+    """Write `value` as JSON, atomically, instead of an earlier file."""
     with atomic(path, overwrite=True) as part:
         part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -144,7 +144,7 @@ def available_cores() -> int:
 
 
 def for_cpu(processes: int) -> None:
-    """Set what each of so many processes on the CPU needs; variables that are set keep their values."""
+    """Set variables for so many processes on the CPU; variables that are set keep their values."""
     usual = {
         "OMP_NUM_THREADS": max(1, available_cores() // processes),
         "GOMP_SPINCOUNT": 100_000,  # threads that wait for each other spin briefly
@@ -179,7 +179,7 @@ def import_own() -> None:
 
 
 def config_dir(kind: str = "") -> Path:
-    """Return the folder of the shipped configurations, which is in the package, or in a clone beside it.
+    """Return the folder of the shipped configurations, which is in the package, or in the clone.
 
     Args:
         kind: One kind of them: `pretraining`, `finetuning`, `translation` or `study`.

@@ -45,7 +45,7 @@ def doctor() -> None:
 
 
 def examinations() -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield names and functions that return what they saw, or raise."""
+    """Yield names and functions that return a result, or raise."""
     yield "versions", versions
     gpu = torch.cuda.is_available()
     device = torch.device("cuda" if gpu else "cpu")

@@ -37,7 +37,7 @@ def plot(
     position      position correlation of every head of a checkpoint
     reset         every head of a checkpoint, or --head, before and after the reset of [CLS]
     similarity    cosine similarity of the position vectors of a checkpoint
-    segments      what every head of a checkpoint adds between segments
+    segments      term of every head of a checkpoint for each pair of segments
     correlations  content and positions in the first layer of a checkpoint, on --data
     ranks         rank of the logits in each layer of checkpoints, on --data
     training      loss and learning rate of runs
@@ -55,7 +55,7 @@ def plot(
     else:
         [encoder] = _open_encoders(paths)
         if not FIGURES[figure].has(encoder.args):
-            raise UserError(f"{encoder.shown_as} has no such figure. docs/studies.md lists the systems that have.")
+            raise UserError(f"This figure does not apply to {encoder.shown_as}. docs/studies.md lists its systems.")
         on_text = figure == "correlations"
         maps = FIGURES[figure].draw(encoder, read_tokens(encoder, data, length or 128) if on_text else length)
         if head:

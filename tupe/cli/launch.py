@@ -35,7 +35,7 @@ class Training(NamedTuple):
             # torchrun hands signals on, and gives the processes ten minutes to save
             os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
             os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600")
-            # a process dies with torchrun, because the next start would write beside it
+            # a process dies with torchrun, because the next start would write at the same time
             kill = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
             train = ["torchrun", *_meeting(self.nodes), "--nproc-per-node", str(self.processes), "--no-python"] + (
                 kill + train

@@ -28,7 +28,7 @@ _ELECTRA = (
     ("ELECTRA-TUPE, 1M", 86.98, 87.01, 92.03, 91.75, 93.97, 66.51, 89.74, 76.53, 90.13),
     ("ELECTRA-TUPE, 600k", 86.72, 86.74, 91.84, 91.72, 93.30, 66.42, 89.34, 75.64, 89.67),
 )
-# segments at the input unless said; MRPC and RTE were not published
+# segments at the input unless noted; MRPC and RTE were not published
 _DIET = (
     ("BERT", 85.8, 85.9, 89.9, 91.1, 93.2, 58.7, None, None, 89.0),
     ("Shaw", 86.3, 86.0, 90.5, 91.2, 93.2, 59.8, None, None, 89.3),
@@ -46,7 +46,7 @@ _DIET = (
     ("Linformer, k 32", 82.3, 82.6, 86.3, 90.2, 91.4, 53.9, None, None, 87.6),
     ("DIET-ABS-LIN, k 32", 83.0, 83.1, 86.7, 90.6, 92.0, 55.7, None, None, 87.6),
 )
-# without MNLI-mm: one number is given for MNLI, and not of which half it is
+# without MNLI-mm: the paper prints one number for MNLI without its half
 _ROBERTA = (
     ("roberta.base", 87.6, None, 92.8, 91.9, 94.8, 63.6, 90.2, 78.7, 91.2),
     ("roberta.large", 90.2, None, 94.7, 92.2, 96.4, 68.0, 90.9, 86.6, 92.4),
@@ -63,7 +63,7 @@ _XTREME = (
     ("Linformer, k 256", 63.6, 59.1, 43.7, 48.9, 34.0, 50.5, 37.9),
     ("DIET-ABS-LIN, k 256", 64.4, 61.6, 46.0, 52.2, 37.0, 53.6, 40.9),
 )
-# trained on English alone for MLQA; for XNLI on translations into all its languages
+# trained only on English for MLQA; for XNLI on translations into all its languages
 _XLMR = (("xlmr.large", 83.6, None, None, 70.7, 52.7, None, None),)
 
 

@@ -23,7 +23,7 @@ from tupe.models.tupe import as_namespace
 from tupe.util import UserError, for_cpu, lock, read_json, run_folder, sha256, visible_gpus, write_json
 
 _OVERRIDES = (
-    "checkpoint.no_save_optimizer_state=true",  # an interrupted run begins again
+    "checkpoint.no_save_optimizer_state=true",  # an interrupted run starts again
     "checkpoint.no_last_checkpoints=true",
 )
 

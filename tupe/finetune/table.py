@@ -16,7 +16,7 @@ Found = tuple[float, Result | None]  # learning rate of a run, and its result if
 
 
 class Cell(NamedTuple):
-    """A cell of the table: one system and one column. A published one has its score alone."""
+    """A cell of the table: one system and one column. A published one has only its score."""
 
     score: float | None  # percent: the median over the seeds; None if there is no finished run
     deviation: float | None = None  # standard deviation over the seeds, where there are two or more

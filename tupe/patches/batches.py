@@ -1,4 +1,4 @@
-"""Batches: each sequence in one of them, none counted twice, drawn anew in every epoch, and what is left out said."""
+"""Batches: each sequence in one, none counted twice, new masks in every epoch, and a report of skipped sequences."""
 
 import logging
 import os
@@ -63,9 +63,9 @@ def train_step(self, sample, model, criterion, optimizer, update_num, ignore_gra
 
 
 def valid_step(self, sample, model, criterion, **kwargs):
-    """Repeat the last batch in place of an empty one, and count nothing of it.
+    """Repeat the last batch instead of an empty one, and count nothing of it.
 
-    `fairseq-validate` passes an empty batch to a process that has no batch left.
+    `fairseq-validate` passes an empty batch to a process without a batch.
     """
     if sample:
         self.validated_last = sample
@@ -99,7 +99,7 @@ def shorten_dataset(dataset, split, splits, method, length, seed):
 
 
 def build_dataset_for_inference(self, *args, **kwargs):
-    """Pad sources where the task does; `fairseq-interactive` pads them on the left without asking it."""
+    """Pad sources where the task does; `fairseq-interactive` pads them on the left for every task."""
     dataset = _build_dataset_for_inference(self, *args, **kwargs)
     dataset.left_pad_source = self.cfg.left_pad_source
     return dataset

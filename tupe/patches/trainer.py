@@ -22,7 +22,7 @@ from tupe.util import remove_parts
 
 
 class TupeTrainer(Trainer):
-    """fairseq's trainer, which resumes with the same bits and stops when it is told to."""
+    """fairseq's trainer, which resumes with the same bits and stops after a signal."""
 
     def __init__(self, cfg, task, model, criterion, *args, **kwargs):
         if isinstance(cfg, Namespace):
@@ -37,7 +37,7 @@ class TupeTrainer(Trainer):
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()
         record_facts(cfg, task)
-        # fairseq sends what the first process read to the others through `torch.load`, which refuses omegaconf's
+        # fairseq sends the first process's checkpoint to the others through `torch.load`, which refuses omegaconf's
         cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
 
         loop.patch_loop()
@@ -46,7 +46,7 @@ class TupeTrainer(Trainer):
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
     def _build_optimizer(self):
-        """Show the parameters to a schedule that follows them; fairseq shows it the optimizer alone."""
+        """Pass the parameters to a schedule that needs them; fairseq passes only the optimizer."""
         super()._build_optimizer()
         if hasattr(self.lr_scheduler, "follow_parameters"):
             self.lr_scheduler.follow_parameters(self.model, self.criterion)
@@ -88,7 +88,7 @@ class TupeTrainer(Trainer):
         return state
 
     def lr_step(self, epoch, *args, **kwargs):
-        """Begin a run where fairseq steps its schedule for the first time: last, before the loop over the epochs."""
+        """Start a run where fairseq steps its schedule for the first time: last, before the loop over the epochs."""
         rate = super().lr_step(epoch, *args, **kwargs)
         begin, self.begin = getattr(self, "begin", None), None
         if begin is not None:
@@ -119,7 +119,7 @@ class TupeTrainer(Trainer):
         return super().train_step(sorted(samples, key=bool), *args, **kwargs)
 
     def valid_step(self, *args, **kwargs):
-        """Validate on a batch, and end the validation if a signal asks for it."""
+        """Validate on a batch, and end the validation after a signal."""
         log = super().valid_step(*args, **kwargs)
         loop.save_or_stop(self)
         return log

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
     """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
-    With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
-    row without such neighbours is segment 0. With one, segment 1 starts after the first separator, if a token is there.
+    With two `separators`, segment 1 starts at the second of the first two that are adjacent, and ends with the row. A
+    row without such neighbors is segment 0. With one, segment 1 starts after the first separator, if a token is there.
     """
     assert separators in (1, 2), f"the texts of a pair have 1 or 2 separators between them, not {separators}"
     separator = tokens.eq(eos)
