@@ -53,9 +53,13 @@ def test_the_reset_changes_row_and_column_of_cls_alone(made):
 @pytest.mark.parametrize(
     ("name", "fields", "names"),
     [
-        ("bert_a_tiny", {}, ["added to the words"]),
+        ("bert_a_tiny", {}, ["added to the embeddings"]),
         ("tupe_tiny", {}, ["untied"]),
-        ("diet_abs_tiny", {"absolute": "low_rank_input"}, ["added to the words", "low rank, query", "low rank, key"]),
+        (
+            "diet_abs_tiny",
+            {"absolute": "low_rank_input"},
+            ["added to the embeddings", "low rank, query", "low rank, key"],
+        ),
         ("diet_abs_lin_tiny", {}, ["low rank, query"]),  # the keys of a Linformer are not positions
     ],
 )

@@ -76,7 +76,7 @@ def similarity_maps(encoder: Encoder, length: int | None = None) -> Matrices:
     """
     absolute = encoder.sentence_encoder.position_bias.absolute
     tables = {
-        "added to the words": getattr(encoder.sentence_encoder.input_positions, "weight", None),
+        "added to the embeddings": getattr(encoder.sentence_encoder.input_positions, "weight", None),
         "untied": getattr(getattr(absolute, "table", None), "weight", None),
     }
     for name in ("query", "key"):

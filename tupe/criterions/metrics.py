@@ -162,7 +162,7 @@ class ExamplesMeter(MetersDict._DerivedMeter):
 
 
 def log_examples(logging_outputs: list[dict]) -> bool:
-    """Log what the workers logged as `examples`, `(N, 1 + k)` each, and tell whether they did.
+    """Log what the workers logged as `examples`, `(N, 1 + k)` each, and return whether they did.
 
     A worker whose batch only fills up the round logs a `sample_size` of 0, and its examples do not count.
     """

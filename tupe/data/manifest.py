@@ -10,7 +10,7 @@ from tupe.data.tokenizers import DICTIONARY, JSON, MODEL, Tokenizer, open_tokeni
 from tupe.util import UserError, read_json, sha256, write_json
 
 NAME = "manifest.json"
-REPORT = "report.json"  # in the folder of a split of questions, in place of a manifest
+REPORT = "report.json"  # in the folder of a split of questions, instead of a manifest
 WORK = "work"  # folder of what only the making of a corpus needs
 _READ = ("*.bin", "*.idx", "*.label", "*.npy", "dict*.txt", MODEL, JSON)
 #: The profile of a folder that `tupe import` made: no stage ran.

@@ -143,7 +143,7 @@ class Encoder:
         return Pieces(numbers, np.where(blank, last, position[begin * ~blank]), last)
 
     def _character(self, character: str) -> str:
-        """Return the character that the corpus has in place of one, or none."""
+        """Return the character that replaces one in the corpus, or none."""
         if character.isspace():
             return character if self._keep and character not in "\r\n" else " "
         return repaired(character) if self._repair else mark(character)
@@ -189,7 +189,7 @@ def prepare(
 
 
 def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str], out: Path, map_: Map) -> None:
-    """Write the files of a split, whose report begins with what is known `about` it."""
+    """Write the files of a split, whose report starts with `about`."""
     paragraphs, symbols = read(path), len(read_symbols(corpus.dictionary))
     sizes = {"context": symbols, "question": symbols, "begin": _CHARACTERS, "end": _CHARACTERS}
     counts, examples, numbers = Counter(contexts=len(paragraphs)), [], count()

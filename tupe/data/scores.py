@@ -29,7 +29,7 @@ _CHINESE = re.compile("[\u4e00-\u9fa5]|[^\\s\u4e00-\u9fa5]+")  # every character
 
 @cache
 def tokens(rules: str, language: str) -> Tokens:
-    """Make the function that lower-cases a text, deletes punctuation and articles, and splits what is left.
+    """Make the function that lower-cases a text, deletes punctuation and articles, and splits the rest.
 
     SQuAD's rules are English, whatever the language of the context is.
     """

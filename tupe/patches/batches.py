@@ -20,7 +20,7 @@ from tupe.patches.loop import SIGNALS
 
 logger = logging.getLogger(__name__)
 
-_SECONDS = 10  # for a batch; a thread that takes longer is left to fairseq
+_SECONDS = 10  # for a batch; fairseq handles a thread that takes longer
 
 _batch_by_size = FairseqDataset.batch_by_size
 _filter_indices_by_size = FairseqTask.filter_indices_by_size

@@ -174,7 +174,7 @@ def refuse_beside_whole(path: str, why: str) -> None:
             safe_load(other)
         except Exception:
             continue
-        raise UserError(f"{path} {why}. To resume from {other}, copy it to {path}; to begin, save in another folder.")
+        raise UserError(f"{path} {why}. To resume from {other}, copy it to {path}; to restart, save in another folder.")
 
 
 def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:

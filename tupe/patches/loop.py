@@ -27,7 +27,7 @@ _before: dict[int, Any] = {}
 
 
 def listen() -> None:
-    """Note signals from now on, in the main thread; elsewhere they stay what they are.
+    """Note signals from now on, in the main thread; elsewhere nothing changes.
 
     The first one counts, since schedulers and launchers send several. A second Ctrl-C ends the process at once.
     """

@@ -111,7 +111,7 @@ class TupeTrainer(Trainer):
         utils.set_torch_seed(int.from_bytes(digest, "little") >> 1)  # 63 bits
 
     def train_step(self, samples, *args, **kwargs):
-        """Make an update, with the dummy batches first, which a process computes that has no batch left.
+        """Make an update, with the dummy batches first, which a process without a batch computes.
 
         fairseq takes the whole process for idle if its last batch is a dummy: with accumulated gradients, the batches
         before it count in the gradient and neither in the sample size that divides it nor in the log.

@@ -5,7 +5,7 @@ r"""Dual Triangle Attention: half of the heads see the past, the others the futu
 
 The paper halves the columns of the queries, keys and values of each head. One half sees a lower triangle, the other an
 upper triangle, and each has its own softmax, scaled by the root of its width. That is attention with twice the
-heads, each of half the width, under these masks, so `dual_triangle_base` has 24 heads of 32 columns. The term has no
+heads, each of half the width, under these masks, so `dual_triangle_base` has 24 heads of 32 columns. It has no
 parameters: the number of visible keys of a query shows its position. The paper's RoPE rotates whole heads before it
 halves them; `rotary_dims` rotates each half, so that its product depends on the distance. Kernels that skip hidden
 blocks would save half of the products, but here they are computed.
@@ -23,7 +23,7 @@ HIDDEN = -10_000.0
 
 @register_relative("dual_triangle")
 class DualTriangleRelative(nn.Module):
-    """Masks of the past and of the future, by turns."""
+    """Masks of the past and of the future, alternating by head."""
 
     def __init__(self, num_heads: int, *, sharing: str = "layer", bidirectional: bool = True) -> None:
         super().__init__()

@@ -121,7 +121,7 @@ def prepare(tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, map_
 
 
 def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest, map_: Map) -> Counter:
-    """Write the texts of a file, its labels if it has some, and the dictionaries; return what became of its rows."""
+    """Write the texts of a file, its labels if it has some, and the dictionaries; return counts of its rows."""
     counts, labels = Counter(), []
     found = rows(path, task, split, counts)
     bar = tqdm(found, f"{task.name} {split.name}", disable=None, unit=" rows")

@@ -37,7 +37,7 @@ class Task:
 
 
 def _split(name: str, files: str, columns: str, rows: int = 0, header: bool = True, labelled: bool = True) -> Split:
-    """Return a file of a task; `files` and `columns` stand between bars."""
+    """Return a file of a task; `files` and `columns` are separated by bars."""
     return Split(name, tuple(files.split("|")), tuple(columns.split("|")), rows, header, labelled)
 
 
