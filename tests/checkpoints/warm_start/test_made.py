@@ -144,6 +144,8 @@ def test_other_positions(old):
     fields = target_fields(old, "tupe_a_tie_cls", [])
     fresh = warm_start(old, fields, sequences(384, 3)[0], "new")
     assert fresh.held is None
+    masked = warm_start(old, target_fields(old, "tupe_a", ["relative=dual_triangle"]), sequences(384, 3)[0])
+    assert set(masked.held) == {0.0}  # the masks are not undone
     assert loss_of(fresh.encoder) > (loss_of(old) + none) / 2
     rotary = warm_start(old, target_fields(old, "rope", []), sequences(384, 3)[0])
     assert rotary.held == [0, 0]
