@@ -148,7 +148,7 @@ def for_cpu(processes: int) -> None:
     usual = {
         "OMP_NUM_THREADS": max(1, available_cores() // processes),
         "GOMP_SPINCOUNT": 100_000,  # threads that wait for each other spin briefly
-        "MALLOC_MMAP_THRESHOLD_": 1 << 30,  # glibc keeps the memory of tensors: docs/dev/performance.md
+        "MALLOC_MMAP_THRESHOLD_": 1 << 30,  # glibc keeps the memory of tensors: docs/measurements/performance.md
         "MALLOC_TRIM_THRESHOLD_": 1 << 30,
     }
     for name, value in usual.items():

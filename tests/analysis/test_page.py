@@ -31,8 +31,8 @@ def test_two_models_side_by_side(made, tmp_path):
     )
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     sections = dict(re.findall(r"<summary>(.*?)</summary>(.*?)</details>", text, re.DOTALL))
-    found = {name: sections[name.capitalize()].count("<svg") for name in FIGURES}
-    assert found == {"position": 1, "reset": 1, "similarity": 2, "segments": 0, "correlations": 2}
+    found = {name.lower(): sections[name].count("<svg") for name in sections if name.lower() in FIGURES}
+    assert found == {"position": 1, "reset": 1, "similarity": 2, "correlations": 2}  # neither model has segments
     assert sections["Pre-training"].count("<svg") == sections["Ranks"].count("<svg") == 1
     assert "after 58% of its updates" in sections["Pre-training"]
     assert f"Not in {html.escape(HOSTILE)}." in sections["Position"]

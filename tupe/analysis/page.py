@@ -101,12 +101,11 @@ def write_page(
     sections += [_section(title, text, _table(rows)) for title, (text, rows) in (tables or {}).items()]
     if logs:
         sections.append(_section("Pre-training", "", as_svg(plot_training(logs, against=against), "Pre-training")))
+    lengths = [min(length, encoder.args.max_positions) for encoder in encoders]
     for name, figure in FIGURES.items():
-        if name != "correlations":
-            lengths = [min(length, encoder.args.max_positions) for encoder in encoders]
-            sections.append(_drawn(name, figure, encoders, lengths))
-        elif texts:
-            sections.append(_drawn(name, figure, encoders, texts))
+        inputs = texts if name == "correlations" else lengths
+        if inputs and any(figure.has(encoder.args) for encoder in encoders):
+            sections.append(_drawn(name, figure, encoders, inputs))
     finite = [(encoder, tokens) for encoder, tokens in zip(encoders, texts) if not encoder.args.attention_window]
     if finite:
         ranks = {encoder.shown_as: logit_ranks(encoder, tokens) for encoder, tokens in finite}
@@ -125,7 +124,7 @@ def _drawn(name: str, figure: Maps, encoders: Sequence[Encoder], shown: Sequence
         for encoder, what in zip(encoders, shown)
         if figure.has(encoder.args)
     }
-    limit = max((maps.limit for maps in found.values()), default=None)
+    limit = max(maps.limit for maps in found.values())
     missing = [encoder.shown_as for encoder in encoders if encoder.shown_as not in found]
     text = f"{figure.text} Not in {', '.join(missing)}." if missing else figure.text
     return _section(name.capitalize(), text, "".join(as_svg(heat_maps(maps, limit), of) for of, maps in found.items()))
