@@ -22,7 +22,7 @@ PARTS = ("search", "final", "start", "short", "glue", "cost")
 @dataclass
 class Start:
     row: str = ""  # its final checkpoint of the same seed is converted into this row's system; empty: from scratch
-    positions: str = "calibrate"  # of `tupe warm-start --positions`
+    positions: str = "fitted"  # or `new`: drawn, as `tupe warm-start` does without `--data`
 
 
 @dataclass

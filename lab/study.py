@@ -312,7 +312,7 @@ class Study:
             command = [*_TUPE, "sweep", "glue", *options, *paths, *sweep.settings]
         elif run.part == "start":
             (folder / "start.pt").unlink(missing_ok=True)  # of a conversion that was stopped before its record
-            how = ("--positions", system.start.positions, "--seed", run.seed, "--data", self.corpus)
+            how = ("--seed", run.seed, *("--data", self.corpus) * (system.start.positions != "new"))
             fields = (design.model(run.system), *self._fields(run))
             command = [*_TUPE, "warm-start", self.initial(run), *fields, folder / "start.pt", *how]
         else:

@@ -20,7 +20,7 @@ def made():
         encoder = TupeLanguageModelEncoder(args, dictionary_of_size(4))
         for parameter in encoder.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        encoder.shown_as, encoder.discriminates = shown_as, False
+        encoder.shown_as = shown_as
         return encoder.eval()
 
     return made

@@ -5,19 +5,20 @@ from pathlib import Path
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.models.describe import full_name
+from tupe.models.heads import has_lm_head
 from tupe.models.summary import dictionary_of_size
-from tupe.models.tupe import ELECTRA_PARTS, as_namespace
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
+from tupe.models.tupe import as_namespace
 
 
 def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: object) -> Encoder:
     """Return the encoder in a checkpoint of this plugin, in evaluation mode.
 
-    From a generator and discriminator, it is the discriminator's encoder, without a head. These attributes are added:
+    From a generator and discriminator, it is the discriminator's encoder. It has a language-model head if the
+    checkpoint has one. These attributes are added:
 
     - `shown_as`: its name in figures, `name` or by default the model with the fields that were given, as in
       `tupe_tiny reset=none`
-    - `discriminates`: whether it is a discriminator's
     - `trained_length`: positions of the sequences that it was trained on
 
     Args:
@@ -31,10 +32,7 @@ def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: 
     parameters = {key: weight.float() for key, weight in opened.weights.items() if key.startswith("encoder.")}
     weights = {key.removeprefix("encoder."): weight for key, weight in parameters.items()}
     symbols = len(weights["sentence_encoder.embed_tokens.weight"])
-    encoder = Encoder(args, dictionary_of_size(symbols))
-    encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in opened.weights)  # exported or not
-    if encoder.discriminates:  # its head tells replaced tokens from original ones, and predicts none
-        weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
+    encoder = Encoder(args, dictionary_of_size(symbols), has_lm_head(parameters))
     encoder.load_state_dict(weights)
     encoder.shown_as = name or full_name(args)
     encoder.trained_length = min(opened.task.get("tokens_per_sample") or config.max_positions, config.max_positions)

@@ -21,7 +21,6 @@ from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.figure import colour, dashes, folded, new_figure
 from tupe.analysis.text import read_stream, windows
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
-from tupe.util import UserError
 
 _TOKENS = 8192  # of a batch
 _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
@@ -173,8 +172,6 @@ def _losses(
 
     `drawn` is what `mask` returned for each drawing. A window has `words` words, and one begins every `stride` words.
     """
-    if encoder.discriminates:
-        raise UserError(f"{encoder.shown_as} is a discriminator, which has no language-model head.")
     stack = encoder.sentence_encoder
     if words < longest_input(encoder):
         stack.max_positions = max(stack.max_positions, words + 1)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import tupe.models  # noqa: F401  a task builds a model by its name
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig, saved_config
-from tupe.models.heads import HEADS
+from tupe.models.heads import HEADS, has_lm_head
 from tupe.patches.checkpoints import labels_sha256, refuse_mixed, trained_with
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError, atomic
@@ -62,6 +62,8 @@ class Checkpoint:
             trained["labels_sha256"] = labels_sha256(Dictionary.load(str(beside)))
         refuse_mixed(trained, task, self.path)
         model = task.build_model(OmegaConf.create(vars(self.config)), from_checkpoint=True)
+        if not has_lm_head(self.weights):
+            model.encoder.lm_head = None
         for name, built in model.state_dict().items():
             if name.startswith(HEADS) and (name not in self.weights or self.weights[name].shape != built.shape):
                 raise UserError(f"{self.path} has no {name} {tuple(built.shape)}. Use a fine-tuned checkpoint.")
@@ -130,7 +132,7 @@ def write_weights(
     write_state(target, state)
 
 
-def write_state(target: Path, state: dict[str, Any]) -> None:
-    """Write what a checkpoint holds to a new file, atomically."""
-    with atomic(target) as unfinished:
+def write_state(target: Path, state: dict[str, Any], overwrite: bool = False) -> None:
+    """Write what a checkpoint holds to a new file, atomically, or with `overwrite` in place of one."""
+    with atomic(target, overwrite) as unfinished:
         torch.save(state, unfinished)

@@ -44,7 +44,7 @@ def prepare_corpus(
     vocab_alpha: float = Option(0.5, help="The vocabulary samples each language by its size to this power."),
     vocabulary: Path | None = Option(None, help="Corpus or imported model whose vocabulary is taken."),
     valid_documents: float = Option(0.01, help="Held-out documents: a number, or a fraction below 1."),
-    max_tokens: int = Option(126, help="Longer lines are cut."),
+    max_tokens: int | None = Option(None, help="Longer lines are cut; 126, or what --vocabulary was cut to."),
     shards: int | None = Option(None, help="Folders of training data; one per gigabyte of text by default."),
     workers: int | None = WORKERS,
 ) -> None:
@@ -72,7 +72,7 @@ def prepare_corpus(
         model_type=model_type or ("unigram" if many else "bpe"),
         valid_documents=valid_documents if valid_documents < 1 else int(valid_documents),
         shards=shards,
-        max_tokens=max_tokens,
+        max_tokens=max_tokens or (shared.settings.max_tokens if shared else 126),
         vocab_alpha=vocab_alpha,
     )
     if shared:

@@ -1,9 +1,7 @@
 """Describe and convert models."""
 
 import shlex
-import time
 from pathlib import Path
-from typing import Literal
 
 from typer import Argument, Option
 
@@ -32,6 +30,8 @@ def describe(
         args = with_fields(model, fields)
         args.max_positions = getattr(args, "max_positions", None) or max_positions
     print("\n".join(describe(args, vocab_size)))
+    if Path(model).exists() and encoder.lm_head is None:
+        print("head: the checkpoint has no language-model head, which is counted above")
 
 
 def import_(
@@ -58,8 +58,7 @@ def import_(
 
     if is_ours(folder):
         check_new(out)
-        if import_transformers(folder, out):
-            print("note: the folder has no language-model head, so the checkpoint's is untrained")
+        import_transformers(folder, out)
         print(f"wrote {out}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")
         return
     head_of = {"head_name": head, "labels": labels.split(",") if labels else [], "pooler": pooler}
@@ -72,60 +71,53 @@ def warm_start(
     system: str = Argument(help="New system, which `tupe systems` lists; the size stays."),
     fields: list[str] = Argument([], metavar="FIELD=VALUE", help="Changes of the system."),
     out: Path = Argument(help="New file."),
-    data: Path | None = Option(None, help="Corpus in the model's vocabulary; also to measure the losses."),
-    positions: Literal["calibrate", "weights", "new"] = Option(
-        "calibrate", help="Fit to text, guess from the weights, or draw."
-    ),
-    sequences: int = Option(384, help="Sequences to calibrate on, and to measure the losses on."),
-    seed: int = Option(1, help="Seed of the masks and of new parameters."),
+    data: Path | None = Option(None, help="Corpus in the model's vocabulary, to fit to; without, positions begin new."),
+    sequences: int = Option(192, help="Sequences to fit to, each as long as the model takes."),
+    seed: int = Option(1, help="Seed of new parameters."),
 ) -> None:
     """Convert a trained model to another position encoding; its content and layers are copied.
 
     The outputs stay the same if the system only adds a relative term, segments or DIET's factors, scales the content
     otherwise, or no longer shares terms among layers. For any other system, the positions of a BERT-A are taken out of
-    the input, and the new terms are fitted on the text of --data.
+    the input. TUPE's, DIET's and T5's terms are fitted on the text of --data; others begin new. The command then
+    compares the features on held-out text.
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
     """
 
     from tupe.analysis.checkpoint import open_encoder
-    from tupe.analysis.text import read_stream
-    from tupe.analysis.warm_start import losses, masked_training_text
+    from tupe.analysis.text import read_stream, windows
     from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
-    from tupe.checkpoints.warm_start.start import checkpoint_weights, difference, warm_start
-    from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
+    from tupe.checkpoints.warm_start.start import checkpoint_weights as weights_of
+    from tupe.checkpoints.warm_start.start import closeness, target_fields, without_order
+    from tupe.checkpoints.warm_start.start import warm_start as start
     from tupe.models.describe import full_name
 
     check_new(out)
     opened = open_checkpoint(checkpoint)
     old = open_encoder(opened)
-    target = target_fields(old, system, fields)
-    sample, begin = None, time.process_time()
-    if data is not None and why_not_exact(old.args, target) is None:
-        read_stream(old, data, split="train", most=1)  # nothing is fitted to it, but it must be the model's
-    elif data is not None:
-        sample = masked_training_text(old, data, sequences, seed)
-    started = warm_start(old, target, sample, positions, seed)
-    seconds = time.process_time() - begin
+    target, longest, text = target_fields(old, system, fields), old.sentence_encoder.max_positions, None
+    if data is not None:
+        stream = read_stream(old, data, split="train", most=sequences * (longest - 1))
+        text = windows(stream, longest - 1, longest - 1, old.dictionary.bos())[:sequences]
+    started = start(old, target, text, seed)
     new = started.encoder
-    weights, left = checkpoint_weights(new, opened.weights)
-
     print(f"{old.shown_as} to {full_name(new.args)}")
     if started.exact:
-        apart, largest = difference(old, new)
-        print(f"exact: the logits of both differ by at most {apart:.1e}, the largest being {largest:.2f}")
-    elif positions == "new":
+        print(f"exact: the features of both differ by at most {started.apart:.1e} of the largest")
+    elif data is None:
         print("the content and layers of the old model; its positions are lost, and the new ones are drawn")
     else:
-        how = f"calibrated on {len(sample)} sequences" if positions == "calibrate" else "guessed from the weights"
-        print(f"not exact: the positions are taken out of the input and {how}")
-        shares = ", ".join(f"{share:.1%}" for share in started.held)
-        print(f"the effect of positions on the logits of the layers is in the new terms to {shares}")
-    print(f"it took {seconds:.2f} s of the processor")
-    if target.rotary_dims and not old.args.rotary_dims:
-        print("rotary positions rotate queries and keys, which were not trained for it")
-    if data is not None and not started.exact:
-        print(losses(old, new, data, sequences, seed))
+        print(f"not exact: the positions are taken out of the input and fitted on {len(text)} sequences")
+        held_out, lengths = read_stream(old, data), [n for n in (16, 128) if n < longest] + [longest]
+        rows = {"this": new, "no positions": without_order(old), "new positions": start(old, target, seed=seed)[0]}
+        cosines = {name: [closeness(old, model, held_out, n) for n in lengths] for name, model in rows.items()}
+        print(f"cosine of features to the original's, held-out text of {', '.join(map(str, lengths))} tokens:")
+        for name, values in cosines.items():
+            print(f"  {name:<14}" + "".join(f"{value:8.3f}" for value in values))
+        better = all(best > max(others) for best, *others in zip(*cosines.values()))
+        print("better than both at every length" if better else "warning: not better than both: train on before use")
+    weights, left = weights_of(new, opened.weights)
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
     if left:

@@ -14,9 +14,11 @@ from fairseq.dataclass.initialize import hydra_init
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from tupe.checkpoints.load import write_state
 from tupe.finetune.benchmarks import TESTS, settings
 from tupe.finetune.predict import predict
 from tupe.finetune.runs import RESULT, Result, quoted, result
+from tupe.patches.safe_load import safe_load
 from tupe.util import config_dir, run_folder, sha256, user_dir, visible_gpus, write_json
 
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{[^{}]*\})$", re.MULTILINE)
@@ -49,6 +51,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
     with initialize_config_dir(configs, version_base="1.1"):
         cfg = compose(name, keys)
     folder = Path(cfg.checkpoint.save_dir)
+    best = folder / "checkpoint_best.pt"
     given = sorted(override for override in overrides if "checkpoint.save_dir=" not in override)
     inputs = {"task": task, "checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": given}
     with run_folder(folder, inputs):
@@ -57,7 +60,9 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
             found = best_validation(folder / "hydra_train.log", task, cfg)
             found.metrics.update(test(folder, [data.parent / name for name in TESTS.get(task, ())]))
             write_json(folder / RESULT, found._asdict())
-            (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it
+            (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it and the optimizer
+            state = safe_load(best)
+            write_state(best, {**state, "last_optimizer_state": None}, overwrite=True)
     return f"{task}: {result(folder)}, in {folder}"
 
 

@@ -11,6 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from tupe.data.manifest import Manifest
 from tupe.data.tokenizers import JSON
+from tupe.models.describe import equation
 from tupe.systems import DESCRIPTIONS, system_of
 
 if TYPE_CHECKING:
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
 #: Head -> what the hub calls its task, and an input of its pipeline; Transformers has none of the last any more.
 _TASKS = {
-    "": ("feature-extraction", "A sentence."),
-    "MaskedLM": ("fill-mask", "The capital of France is <mask>."),
-    "SequenceClassification": ("text-classification", "A sentence."),
-    "QuestionAnswering": ("question-answering", ""),
+    "Model": ("feature-extraction", "A sentence."),
+    "ForMaskedLM": ("fill-mask", "The capital of France is <mask>."),
+    "ForSequenceClassification": ("text-classification", "A sentence."),
+    "ForQuestionAnswering": ("question-answering", ""),
 }
+_BERT = """@inproceedings{devlin2019bert,
+  title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
+  author={Jacob Devlin and Ming-Wei Chang and Kenton Lee and Kristina Toutanova},
+  booktitle={NAACL},
+  year={2019}
+}"""
 _TUPE = """@inproceedings{ke2021rethinking,
   title={Rethinking Positional Encoding in Language Pre-training},
   author={Guolin Ke and Di He and Tie-Yan Liu},
@@ -52,11 +59,6 @@ class About:
     base_model: str | None  # what was fine-tuned
 
     @property
-    def head(self) -> str:
-        """The head that was trained, as its class is called, or nothing."""
-        return "" if self.loaded.untrained else self.loaded.kind
-
-    @property
     def tokenizer_as_imported(self) -> bool:
         """Whether the tokenizer is an imported model's `tokenizer.json`, which the export takes as it is."""
         return self.corpus is not None and JSON in self.corpus.checksums
@@ -72,10 +74,8 @@ class About:
                 f"Call `tupe.data.text.TextProcessing({settings.stages!r}, {settings.language!r}).around` on your text "
                 "first, or other subwords come out."
             )
-        if self.loaded.untrained:
-            notes.append(
-                "The model had no language-model head, so the head is untrained: use the features (AutoModel)."
-            )
+        if self.loaded.kind == "Model":
+            notes.append("The model has no language-model head. Use its features (AutoModel).")
         if not self.tokenizer:
             notes.append("The folder has no tokenizer: encode text as the corpus was encoded.")
         return notes
@@ -83,14 +83,17 @@ class About:
 
 def card(about: About, name: str) -> str:
     """Write the `README.md` of the folder `name`."""
-    fields, system = vars(about.loaded.model.args), system_of(vars(about.loaded.model.args)) or ""
-    paper, logit = DESCRIPTIONS.get(system, (about.loaded.name, "the sum of the terms below"))
+    args, own = about.loaded.model.args, about.loaded.name.rpartition("_")[0]
+    fields, system = vars(args), system_of(vars(args)) or own
+    begun = about.corpus.imported if about.corpus else None
+    origin = f", made of {begun['name']} ({begun['kind']})" if begun else ""
     terms = ("absolute", "relative", "reset", "segment", "sharing", "rotary_dims")
     parts = [
         f"---\n{_front_matter(about, name)}\n---",
-        f"# {name}\n\n{paper}, an encoder of the family of TUPE: {fields['encoder_layers']} layers, width "
+        f"# {name}\n\n{DESCRIPTIONS[system][0]}{origin}: {fields['encoder_layers']} layers, width "
         f"{fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads, {fields['max_positions']} "
-        f"positions, {'pre' if fields['encoder_normalize_before'] else 'post'}-norm.\n\n    logit = {logit}\n\n"
+        f"positions, {'pre' if fields['encoder_normalize_before'] else 'post'}-norm.\n\n"
+        f"    logit = {equation(args)}\n\n"
         f"Position terms: {', '.join(f'{term} `{fields[term]}`' for term in terms)}.",
         f"## Use\n\n```python\n{_snippet(about, name)}\n```\n\n`trust_remote_code` runs the code in this folder, whose "
         "licence is in `LICENSE`. It needs Transformers 5.14 or later.",
@@ -100,7 +103,7 @@ def card(about: About, name: str) -> str:
         rows = [f"| {s['task']} | {s['metric']} | {s['score']:.2f} | {s['seed']} | {s['lr']:g} |" for s in about.scores]
         head = ["| task | metric | score | seed | rate |", "|---|---|---|---|---|"]
         parts.append("\n".join(["## Scores\n\nDevelopment set; the first row is this model.\n", *head, *rows]))
-    cited = f"{_TUPE}\n\n{_DIET}" if system.startswith("diet") else _TUPE
+    cited = {"bert": f"{_BERT}\n\n{_TUPE}", "diet": f"{_TUPE}\n\n{_DIET}"}.get(system.partition("_")[0], _TUPE)
     parts += [f"## Limits\n\n{_limits(about)}", f"## Citation\n\n```bibtex\n{cited}\n```"]
     return "\n\n".join(parts) + "\n"
 
@@ -110,7 +113,7 @@ def _front_matter(about: About, name: str) -> str:
     if corpus is not None:
         own = corpus.settings.language
         languages = {file["language"] or own for file in corpus.inputs} or {own}
-    task, _ = _TASKS[about.head]
+    task, _ = _TASKS[about.loaded.kind]
     found = [(s["task"], s["metric"], s["score"]) for s in about.scores[:1]]
     return ModelCardData(
         license=about.licence,
@@ -125,11 +128,11 @@ def _front_matter(about: About, name: str) -> str:
 
 
 def _snippet(about: About, name: str) -> str:
-    task, text = _TASKS[about.head]
+    task, text = _TASKS[about.loaded.kind]
     options = f'"{name}", trust_remote_code=True'
     if about.tokenizer and text:
         return f'from transformers import pipeline\n\nprint(pipeline("{task}", {options})("{text}"))'
-    auto = f"AutoModelFor{about.head}" if about.head else "AutoModel"
+    auto = f"AutoModel{about.loaded.kind.removeprefix('Model')}"
     return f"from transformers import {auto}\n\nmodel = {auto}.from_pretrained({options})"
 
 

@@ -15,6 +15,7 @@ from tupe.hf.card import About, card
 from tupe.hf.code import write_code
 from tupe.hf.tokenizer import build_tokenizer, imported_tokenizer, tokenizer_config
 from tupe.models.config import ElectraConfig
+from tupe.models.pooling import copy_pooling, read_pooling
 from tupe.models.tupe import TupeModel
 from tupe.patches.checkpoints import special_symbols
 from tupe.position.registry import registered_options
@@ -51,8 +52,7 @@ class Loaded:
     updates: int  # how many it was trained for
     head: str | None  # the classification head of the task that it was fine-tuned for
     labels: list[str] | None  # its classes; one name without meaning for a regression
-    kind: str  # `MaskedLM`, `SequenceClassification` or `QuestionAnswering`
-    untrained: bool = False  # whether its language-model head is, as it was a discriminator
+    kind: str  # of Transformers' classes: `Model`, `ForMaskedLM`, `ForSequenceClassification`, `ForQuestionAnswering`
 
     @property
     def name(self) -> str:
@@ -70,16 +70,17 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         raise UserError(f"{checkpoint} has two networks. Export what `tupe convert electra` makes of it.")
     model, fairseq_task = opened.model(data)
     head = labels = None
-    kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
+    kind = "Model" if model.encoder.lm_head is None else "ForMaskedLM"
+    if hasattr(model, "span_head"):
+        kind = "ForQuestionAnswering"
     if opened.task.get("_name") == "tupe_sentence_prediction":
-        kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
+        kind, head = "ForSequenceClassification", fairseq_task.cfg.classification_head_name
         labels = ["LABEL_0"]
         if not fairseq_task.cfg.regression_target:
             known = fairseq_task.label_dictionary
             labels = [label for label, special in zip(known.symbols, special_symbols(known)) if not special]
-    untrained = kind == "MaskedLM" and "encoder.lm_head.bias" not in opened.weights
     symbols = fairseq_task.source_dictionary.symbols
-    return Loaded(model.eval().float(), symbols, opened.state["cfg"], opened.updates, head, labels, kind, untrained)
+    return Loaded(model.eval().float(), symbols, opened.state["cfg"], opened.updates, head, labels, kind)
 
 
 def renamed(name: str, head: str | None, back: bool = False) -> str:
@@ -96,7 +97,7 @@ def weights(loaded: Loaded) -> dict[str, Tensor]:
     """Return the tensors of `model.safetensors`; a matrix that is input and output embedding is there once."""
     state = loaded.model.state_dict()
     if not loaded.model.args.untie_weights_roberta:
-        del state["encoder.lm_head.weight"]
+        state.pop("encoder.lm_head.weight", None)
     return {renamed(name, loaded.head): tensor.contiguous() for name, tensor in state.items()}
 
 
@@ -107,7 +108,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
     args, task = vars(loaded.model.args), loaded.cfg["task"]
     names = dict.fromkeys([*NAMES, *TupeConfig.__dataclass_fields__, *registered_options()])
     content = {
-        "architectures": [f"TupeFor{loaded.kind}"],
+        "architectures": [f"Tupe{loaded.kind}"],
         "model_type": "tupe",
         "auto_map": AUTO_MAP,
         "dtype": "float32",
@@ -170,19 +171,21 @@ def export(
 
     check_new(out)
     loaded = load(checkpoint, data)
-    corpus, manifest = corpus or data, None
+    corpus, manifest, features = corpus or data, None, loaded.kind in ("Model", "ForMaskedLM")
     # a prepared task has a manifest of its own, but no tokenizer
     if (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON)):
         manifest = Manifest.load(corpus)
         if begun := manifest.imported:
             license, base_model = license or begun["licence"], base_model or begun["name"]
     beside = checkpoint.parent / "result.json"
-    scores = [read_json(beside)] if loaded.kind != "MaskedLM" and beside.is_file() else []
+    scores = [read_json(beside)] if not features and beside.is_file() else []
     about = About(loaded, manifest, scores, not no_tokenizer, license, base_model)
     with atomic(out) as made:
         made.mkdir()
         write_code(made)
         save_file(weights(loaded), made / "model.safetensors", {"format": "pt"})
+        if features and read_pooling(corpus):
+            copy_pooling(corpus, made)
         if not no_tokenizer:
             separators = loaded.model.args.pair_separators
             if about.tokenizer_as_imported:
@@ -198,7 +201,7 @@ def export(
         difference = differs(loaded, made)
         if not difference <= TOLERANCE:
             raise UserError(f"The exported model differs from {checkpoint} by {difference:.1e} of its largest score.")
-    auto = "AutoModel" + ("" if loaded.kind == "MaskedLM" else f"For{loaded.kind}")  # without a task, the features
+    auto = "AutoModel" + ("" if features else loaded.kind)
     return "\n".join(
         [
             *(f"note: {note}" for note in about.notes),
@@ -215,12 +218,14 @@ def differs(loaded: Loaded, folder: Path) -> float:
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     # not by AutoModel, which takes the classes of `tupe.hf` once they are registered
-    there = get_class_from_dynamic_module(AUTO_MAP[f"AutoModelFor{loaded.kind}"], folder)
+    auto = f"Auto{loaded.kind}" if loaded.kind == "Model" else f"AutoModel{loaded.kind}"
+    there = get_class_from_dynamic_module(AUTO_MAP[auto], folder)
     theirs = there.from_pretrained(folder, use_safetensors=True).eval()
     ids = torch.randint(4, len(loaded.symbols), (2, min(40, loaded.model.max_positions())))
     ids[:, 0] = 0
-    if loaded.kind == "QuestionAnswering":
+    if loaded.kind == "ForQuestionAnswering":
         found, wanted = (torch.stack(tuple(pair)) for pair in (theirs(ids)[:2], loaded.model(ids, spans=True)[0]))
     else:
-        found, wanted = theirs(ids)[0], loaded.model(ids, classification_head_name=loaded.head)[0]
+        found = theirs(ids)[0]
+        wanted = loaded.model(ids, loaded.kind == "Model", classification_head_name=loaded.head)[0]
     return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()

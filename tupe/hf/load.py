@@ -4,13 +4,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from tupe.checkpoints.foreign.head import refuse_several_labels, task_of
 from tupe.checkpoints.load import write_checkpoint
 from tupe.hf import configuration_tupe
 from tupe.hf.export import WINDOWS, renamed
 from tupe.models.config import TupeConfig, saved_config
+from tupe.models.heads import has_lm_head
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
@@ -20,11 +19,8 @@ _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 _HEAD = "sentence_classification_head"  # fairseq's name
 
 
-def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
-    """Return the model in a folder, its `config.json`, and the parameters that the folder lacks and that are new.
-
-    A folder that a classifier was saved to has no language-model head, and the other way round.
-    """
+def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
+    """Return the model in a folder, with the heads that are there, and its `config.json`."""
     from safetensors.torch import load_file
 
     config = read_json(folder / "config.json")
@@ -37,9 +33,6 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     head = origin.get("head") or _HEAD
     tensors = load_file(folder / "model.safetensors")
     state = {renamed(key, head, back=True): value.float() for key, value in tensors.items()}
-    if not fields["untie_weights_roberta"]:
-        state.setdefault("encoder.lm_head.weight", state[_WORDS])
-    torch.manual_seed(1)
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[_WORDS])))
     model = TupeModel.build_model(as_namespace(saved_config({"cfg": {"model": fields}}, folder)), task)
     model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # the folder has no dictionary to compare
@@ -47,18 +40,17 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         model.register_classification_head(head, num_classes=len(out))
     if "span_head.weight" in state:
         model.register_span_head()
-    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("encoder.lm_head.")}
-    model.load_state_dict({**own, **state})
-    return model, config, [name for name in own if name not in state]
+    if not has_lm_head(state):
+        model.encoder.lm_head = None
+    elif not fields["untie_weights_roberta"]:
+        state.setdefault("encoder.lm_head.weight", state[_WORDS])
+    model.load_state_dict(state)
+    return model, config
 
 
-def import_transformers(folder: Path, target: Path) -> list[str]:
-    """Write the model in `folder` as the checkpoint `target`.
-
-    Returns:
-        The parameters that the folder lacked and that are new.
-    """
-    model, config, missing = load(folder)
+def import_transformers(folder: Path, target: Path) -> None:
+    """Write the model in `folder` as the checkpoint `target`."""
+    model, config = load(folder)
     task = criterion = None
     for head, layers in model.classification_heads.items():
         refuse_several_labels(config.get("problem_type"))
@@ -70,4 +62,3 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
         # all of them, so that `tupe predict` can set any; an Enum's value
         task = {name: getattr(value, "value", value) for name, value in vars(fields).items()} | criterion
     write_checkpoint(target, model, model.args._name, task, criterion)
-    return missing

@@ -11,22 +11,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tupe.models.pooling import Pooling, read_pooling
 from tupe.util import UserError, atomic, read_json
 
 FILE = "onnx/model.onnx"  # where Transformers.js and Optimum look for it
 TOLERANCE = 1e-5  # of the largest output
-_OUTPUTS = {"TupeModel": ["last_hidden_state"], "TupeForQuestionAnswering": ["start_logits", "end_logits"]}
+_FEATURES, _VECTOR = "last_hidden_state", "sentence_embedding"
+_OUTPUTS = {"TupeModel": [_FEATURES], "TupeForQuestionAnswering": ["start_logits", "end_logits"]}
 
 
 class _Traced(nn.Module):
-    """The model with positional inputs and outputs."""
+    """The model with positional inputs and outputs, and with the vector of a text where the folder says how."""
 
-    def __init__(self, model: nn.Module, outputs: list[str]) -> None:
+    def __init__(self, model: nn.Module, outputs: list[str], pooling: Pooling | None) -> None:
         super().__init__()
-        self.model, self.outputs = model, outputs
+        self.model, self.outputs, self.pooling = model, outputs + [_VECTOR] * bool(pooling), pooling
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         found = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        if self.pooling:
+            found[_VECTOR] = self.pooling(found[_FEATURES], attention_mask.bool())
         return tuple(found[name] for name in self.outputs)
 
 
@@ -51,7 +55,8 @@ def export_onnx(folder: Path) -> str:
     (name,) = read_json(folder / "config.json")["architectures"]
     model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
     model.base_model.unpad = "never"  # as in the graph, which computes padding too
-    traced = _Traced(model.eval(), _OUTPUTS.get(name, ["logits"])).eval()
+    pooling = read_pooling(folder) if name == "TupeModel" else None
+    traced = _Traced(model.eval(), _OUTPUTS.get(name, ["logits"]), pooling).eval()
     batches = list(_batches(model))
     with torch.no_grad():
         expected = [[x.numpy().copy() for x in traced(*map(torch.from_numpy, batch))] for batch in batches]

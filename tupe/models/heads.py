@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Iterable
 
 import torch
 from fairseq.models.roberta import RobertaModel
@@ -10,7 +11,17 @@ from torch import Tensor, nn
 _BY_POSITION = ("span_head", "token_head")  # the second in older checkpoints alone
 #: Beginnings of the parameters' names of all heads.
 HEADS = ("classification_heads.", *(f"{head}." for head in _BY_POSITION))
+#: Beginning of those of the language model's head.
+LM_HEAD = "encoder.lm_head."
 _logger = logging.getLogger(__name__)
+
+
+def has_lm_head(names: Iterable[str]) -> bool:
+    """Return whether the parameters of a checkpoint, by their `names`, include a language-model head.
+
+    Most sentence encoders and an ELECTRA's discriminator have none. They are read without one.
+    """
+    return any(name.startswith(LM_HEAD) for name in names)
 
 
 class LinearHead(nn.Module):

@@ -1,31 +1,43 @@
 """A checkpoint for raw text: fairseq's hub interface with the tokenizer and the text processing of its corpus."""
 
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import hub_utils
+from fairseq import hub_utils, utils
+from fairseq.data.data_utils import collate_tokens
 from fairseq.models.roberta import RobertaHubInterface
-from torch import Tensor, nn
+from torch import Tensor
 from torch.serialization import safe_globals
 
 from tupe.data.manifest import DICTIONARY, NAME
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import JSON, MASK, MODEL, JsonTokenizer
 from tupe.models.config import saved_config
+from tupe.models.heads import has_lm_head
+from tupe.models.pooling import Pooling, read_pooling
 from tupe.patches.checkpoints import special_symbols
 from tupe.patches.safe_load import FAIRSEQ_GLOBALS, safe_load
 from tupe.util import read_json
 
 
 class HubInterface(RobertaHubInterface):
-    """fairseq's interface for raw text, without special symbols among the words of `fill_mask`."""
+    """fairseq's interface for raw text: batches, vectors of texts, and words without special symbols."""
 
-    def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with."""
+    pooling = Pooling()
+
+    def encode(
+        self, sentence: str | Sequence[str], *others: str | Sequence[str], no_separator: bool | None = None
+    ) -> Tensor:
+        """Encode a text, or a pair with the separators between its texts that the model was trained with, to `(n,)`.
+
+        Lists of texts give a batch `(B, n)` with padding, which `extract_features` takes.
+        """
+        if not isinstance(sentence, str):
+            rows = [self.encode(*texts, no_separator=no_separator) for texts in zip(sentence, *others)]
+            return collate_tokens(rows, self.task.source_dictionary.pad())
         if no_separator is None:
             no_separator = self.model.args.pair_separators == 1
         return super().encode(sentence, *others, no_separator=no_separator)
@@ -43,23 +55,46 @@ class HubInterface(RobertaHubInterface):
         regression = self.model.classification_heads[head].out_proj.out_features == 1
         return super().predict(head, tokens, return_logits or regression)
 
+    @torch.no_grad()
+    def sentence_vectors(self, sentences: Sequence[str]) -> Tensor:
+        """Return the vectors `(B, d)` of texts, pooled as the folder of the data says, by default their mean features.
+
+        Longer texts are cut as sentence-transformers cuts them.
+        """
+        longest = min(self.pooling.longest or self.model.max_positions(), self.model.max_positions())
+        rows = [self.encode(sentence) for sentence in sentences]
+        rows = [torch.cat([row[: longest - 1], row[-1:]]) if len(row) > longest else row for row in rows]
+        tokens = collate_tokens(rows, self.task.source_dictionary.pad()).to(self.device)
+        with utils.model_eval(self.model):
+            features = self.extract_features(tokens)
+        return self.pooling(features, tokens.ne(self.task.source_dictionary.pad()))
+
+    @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """Return the `topk` likeliest words in place of `<mask>`: the text with each, its probability, and the word.
 
         A word is a piece of the vocabulary, never a special symbol. Its probability is a share of all symbols.
         """
-        dictionary, share = self.task.source_dictionary, 1.0
-        special = torch.tensor(special_symbols(dictionary))
+        dictionary = self.task.source_dictionary
+        before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split(MASK))
+        symbols = f"{dictionary.bos_word} {before} {MASK} {after} {dictionary.eos_word}"
+        tokens = dictionary.encode_line(symbols, append_eos=False, add_if_not_exist=False).long().to(self.device)
+        with utils.model_eval(self.model):
+            logits = self.model(tokens.unsqueeze(0))[0][0, tokens == self.task.mask_idx]
+        special = torch.tensor(special_symbols(dictionary), device=self.device)
+        shares = logits[0].float().softmax(-1).masked_fill(special, 0)
+        place, filled = f" {MASK}" if f" {MASK}" in masked_input else MASK, []
+        for share, number in zip(*(part.tolist() for part in shares.topk(min(topk, int((~special).sum()))))):
+            word = self._word(dictionary[number])
+            filled.append((masked_input.replace(place, word), share, word))
+        return filled
 
-        def without_special(model: nn.Module, inputs: tuple, output: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
-            nonlocal share
-            scores, hidden = output[0], special.to(output[0].device)
-            share = scores[inputs[0] == self.task.mask_idx].float().softmax(-1)[:, ~hidden].sum().item()
-            return scores.masked_fill(hidden, -math.inf), output[1]
-
-        with self.model.register_forward_hook(without_special):
-            found = super().fill_mask(masked_input, min(topk, int((~special).sum())))
-        return [(text, probability * share, word) for text, probability, word in found]
+    def _word(self, symbol: str) -> str:
+        """Return the text of a piece, after a space if it begins a word."""
+        bpe = self.bpe.bpe if isinstance(self.bpe, ProcessedText) else self.bpe
+        if isinstance(bpe, JsonBpe) and bpe.tokenizer.is_word_piece:
+            return symbol[2:] if symbol.startswith("##") else f" {symbol}"
+        return " " * symbol.startswith("\u2581") + bpe.decode(symbol)
 
 
 class JsonBpe:
@@ -112,7 +147,8 @@ def load_hub(
     folder: Path, checkpoint: str, data_name: str, bpe: str | None, process_text: bool, fields: Mapping[str, Any]
 ) -> HubInterface:
     """Load a checkpoint as `TupeModel.from_pretrained` says; `fields` are the remaining keyword arguments."""
-    saved_config(safe_load(folder / checkpoint), folder / checkpoint)  # ours: fairseq builds whatever a file names
+    state = safe_load(folder / checkpoint)
+    saved_config(state, folder / checkpoint)  # ours: fairseq builds whatever a file names
     data = data_folder(folder, data_name)
     options = {"load_checkpoint_heads": True, "sentencepiece_model": str(data / MODEL), **fields}
     named = fields.get("sentencepiece_model")
@@ -127,6 +163,9 @@ def load_hub(
     # the rows that tasks put around a text, where a dictionary repeats their names (`#fairseq:overwrite`)
     dictionary = hub.task.source_dictionary
     dictionary.indices.update({name: row for row, name in enumerate(dictionary.symbols[: dictionary.nspecial])})
+    if not has_lm_head(state["model"]):
+        hub.model.encoder.lm_head = None
+    hub.pooling = read_pooling(data) or hub.pooling
     if imported:
         hub.bpe = JsonBpe(imported)
     processing = text_processing(data) if process_text else None

@@ -21,11 +21,12 @@ from tupe.encoder.encoder import Encoder
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear, linear
 from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, saved_config, undecided
-from tupe.models.heads import LinearHead, SpanHead, take_heads
+from tupe.models.heads import LM_HEAD, LinearHead, SpanHead, has_lm_head, take_heads
 from tupe.models.hub import HubInterface, load_hub
 from tupe.patches.install import before_building
 from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA, ELECTRAS, system_fields
+from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,8 @@ class TupeLanguageModelEncoder(FairseqEncoder):
 
     def output_layer(self, features: Tensor, masked_tokens: Tensor | None = None) -> Tensor:
         """Compute the vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
+        if self.lm_head is None:
+            raise UserError("The model has no language-model head. Use its features, or pre-train a head first.")
         if masked_tokens is not None:
             features = features.flatten(0, 1)[masked_tokens.flatten()]
         return self.lm_head(features)
@@ -188,15 +191,19 @@ class TupeModel(RobertaModel):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Adapt a checkpoint's heads to this model's.
 
-        A checkpoint without a language-model head, such as an ELECTRA's discriminator, leaves this model's as it is.
+        Pre-training from a checkpoint without a language-model head begins a new one. Fine-tuning goes on without.
         """
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
         for key in electra:
             del state_dict[key]
-        head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
-        if not any(key.startswith(head) for key in state_dict):
-            logger.info(f"the checkpoint has no language-model head{' (ELECTRA)' * bool(electra)}: it is untrained")
+        head, words = prefix + LM_HEAD, prefix + "encoder.sentence_encoder.embed_tokens.weight"
+        if has_lm_head(key.removeprefix(prefix) for key in state_dict):
+            pass
+        elif self.classification_heads or hasattr(self, "span_head"):
+            self.encoder.lm_head = None
+        elif self.encoder.lm_head is not None:
+            logger.info(f"the checkpoint has no language-model head{' (ELECTRA)' * bool(electra)}")
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]

@@ -11,10 +11,13 @@ import torch
 
 from tests.checkpoints.foreign.conftest import HARD, LINES, POSITIONS, in_2019, opened, write_json
 from tests.conftest import write
+from tupe.analysis.checkpoint import open_encoder
 from tupe.checkpoints.foreign import importing, vocabulary
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.foreign.names import FAMILIES
 from tupe.checkpoints.load import open_checkpoint
+from tupe.hf.export import export
+from tupe.hf.load import import_transformers
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
 
@@ -71,14 +74,23 @@ def test_features_of_a_pair_of_texts(kind, fields, saved, tmp_path):
 @pytest.mark.parametrize(("kind", "head"), [("bert", ""), ("roberta", ""), ("electra", "ForPreTraining")])
 @torch.no_grad()
 def test_an_encoder_alone(kind, head, saved, tmp_path):
-    """The import gets a language-model head that is untrained."""
+    """The import has no language-model head, and what needs one says so."""
     folder, original = saved(kind, head or "ForMaskedLM", base=not head)
     lines = import_model(folder, tmp_path / "out")
-    assert "untrained: the language-model head, which the folder lacks" in lines
+    assert "no language-model head" in lines
     assert any("discriminator_predictions.dense" in line for line in lines) == bool(head)
     assert not any(".lm_head." in name for name in safe_load(tmp_path / "out/checkpoint.pt")["model"])
     theirs = original.base_model(rows_of(folder)[TOKENS]).last_hidden_state
-    close(opened(tmp_path / "out").extract_features(TOKENS), theirs)
+    hub = opened(tmp_path / "out")
+    close(hub.extract_features(TOKENS), theirs)
+    with pytest.raises(UserError, match="has no language-model head"):
+        hub.fill_mask("the <mask>")
+    export(tmp_path / "out/checkpoint.pt", tmp_path / "out", tmp_path / "back")
+    close(transformers.AutoModel.from_pretrained(tmp_path / "back")(TOKENS)[0], theirs)
+    import_transformers(tmp_path / "back", tmp_path / "again.pt")
+    before, after = (safe_load(path)["model"] for path in (tmp_path / "out/checkpoint.pt", tmp_path / "again.pt"))
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert open_encoder(tmp_path / "again.pt").lm_head is None
 
 
 def test_the_mask_decoder_of_a_deberta_is_left_behind(saved, tmp_path):
@@ -90,7 +102,7 @@ def test_the_mask_decoder_of_a_deberta_is_left_behind(saved, tmp_path):
     state["deberta.embeddings.position_embeddings.weight"] = torch.zeros(POSITIONS, 16)
     safetensors.torch.save_file(state, folder / "model.safetensors", {"format": "pt"})
     lines = import_model(folder, tmp_path / "out")
-    assert "untrained: the language-model head, which the folder lacks" in lines
+    assert "no language-model head" in lines
     assert any(line.startswith("left behind: ") and "lm_predictions" in line for line in lines)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tests.checkpoints.foreign.conftest import LINES, opened
+from tests.checkpoints.foreign.conftest import LINES, opened, write_json
 from tests.checkpoints.foreign.test_importing import rows_of
 from tests.commands import finetune, hydra_train
 from tests.conftest import write
@@ -57,9 +57,9 @@ def write_rte(folder):
 
 
 def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
-    """A BERT, whose pairs have one separator, in every step."""
+    """A BERT without a language-model head, whose pairs have one separator, in every step."""
     out, glue, run = tmp_path / "bert", tmp_path / "glue", tmp_path / "run"
-    assert main(["import", str(saved("bert", "ForPreTraining")[0]), str(out), "--pooler"]) == 0
+    assert main(["import", str(saved("bert", "ForPreTraining", base=True)[0]), str(out), "--pooler"]) == 0
     command = ["prepare-glue", str(write_rte(tmp_path / "download")), str(out), "RTE", str(glue)]
     assert main([*command, "--workers", "1"]) == 0
     tokenizer = Manifest.load(out).tokenizer()
@@ -69,7 +69,7 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     best, state = str(run / "checkpoint_best.pt"), safe_load(run / "checkpoint_best.pt")
     assert state["cfg"]["model"]["pair_separators"] == 1 and state["cfg"]["model"]["layer_norm_eps"] == 1e-12
-    assert not any(name.startswith("pooler.") for name in state["model"])
+    assert not any(name.startswith("pooler.") or "lm_head" in name for name in state["model"])
     assert main(["predict", best, str(glue / "RTE"), str(tmp_path / "said")]) == 0
     assert len((tmp_path / "said/RTE.tsv").read_text().splitlines()) == 17
     assert main(["export", best, str(glue / "RTE"), str(tmp_path / "exported"), "--corpus", str(out)]) == 0
@@ -81,6 +81,42 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
     with torch.no_grad():
         wanted = hub.predict("sentence_classification_head", batch["input_ids"], return_logits=True)
         assert (model(**batch).logits - wanted).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("mode", "normalize"), [("mean", True), ("cls", False), ("max", True)])
+def test_vectors_of_sentences(mode, normalize, saved, tmp_path):
+    """A batch of texts is pooled, normalized and cut as sentence-transformers does; an export and its graph, too."""
+    sentences, onnxruntime = pytest.importorskip("sentence_transformers"), pytest.importorskip("onnxruntime")
+    folder, out, exported = saved("bert", base=True)[0], tmp_path / "out", tmp_path / "exported"
+    kinds = ["Transformer", "Pooling", *["Normalize"] * normalize]
+    modules = [
+        {"idx": n, "name": str(n), "path": f"{n}_{kind}" * (n > 0), "type": f"sentence_transformers.models.{kind}"}
+        for n, kind in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 20})
+    (folder / "1_Pooling").mkdir()
+    flag = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}[mode]
+    write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": 16, f"pooling_mode_{flag}": True})
+    wanted = sentences.SentenceTransformer(str(folder), device="cpu").encode(LINES)
+    assert main(["import", str(folder), str(out)]) == 0
+    hub = opened(out)
+    assert hub.encode(LINES, LINES).shape[0] == len(LINES)
+    assert max(map(len, map(hub.encode, LINES))) > 20
+    assert abs(hub.sentence_vectors(LINES).numpy() - wanted).max() < 1e-5 * abs(wanted).max()
+    assert main(["export", str(out / "checkpoint.pt"), str(out), str(exported)]) == 0
+    again = sentences.SentenceTransformer(str(exported), device="cpu", trust_remote_code=True)
+    assert abs(again.encode(LINES) - wanted).max() < 1e-5 * abs(wanted).max()
+    assert main(["export-onnx", str(exported)]) == 0
+    session = onnxruntime.InferenceSession(str(exported / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["last_hidden_state", "sentence_embedding"]
+
+
+def test_a_mask_filled_with_words_and_parts_of_words(saved, tmp_path):
+    assert main(["import", str(saved("bert")[0]), str(tmp_path / "out")]) == 0
+    filled = opened(tmp_path / "out").fill_mask("the <mask> of", 1000)
+    assert {text for text, _, _ in filled} >= {"the river of", "thea of"}
+    assert not any("#" in text for text, _, word in filled if len(word) > 2)
 
 
 def test_pre_training_goes_on(saved, tmp_path):

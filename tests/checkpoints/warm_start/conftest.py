@@ -19,7 +19,6 @@ def make():
         config = named(name, **{**FIELDS, "encoder_layers": 2, "max_positions": 12, **fields})
         encoder = build(as_namespace(config), symbols).eval()
         encoder.args._name = encoder.shown_as = name
-        encoder.discriminates = False
         generator = torch.Generator().manual_seed(7)
         for parameter in encoder.parameters():
             parameter.data.add_(std * torch.randn(parameter.shape, generator=generator))

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from tupe.checkpoints.warm_start.carry import permute_heads
-from tupe.checkpoints.warm_start.start import warm_start
-from tupe.checkpoints.warm_start.target import target_fields
+from tupe.checkpoints.warm_start.start import target_fields, warm_start
 
 ROWS = [
     ("bert_a", "bert_r", ()),

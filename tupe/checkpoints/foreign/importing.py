@@ -6,7 +6,6 @@ OUT/tokenizer.json    or `sentencepiece.bpe.model`
 OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from fairseq.data import Dictionary
 
 from tupe.checkpoints.foreign import fairseq, head, transformers
 from tupe.checkpoints.foreign.model import Foreign
-from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
+from tupe.checkpoints.foreign.names import HEAD, OUTPUT, POOLER, WORDS
 from tupe.checkpoints.foreign.verify import verify
 from tupe.checkpoints.foreign.vocabulary import FILLER, reorder, write_dictionary
 from tupe.checkpoints.load import model_config, write_weights
@@ -24,13 +23,12 @@ from tupe.data.manifest import DICTIONARY, IMPORTED, Manifest, Settings
 from tupe.data.text import KEEP_WHITE_SPACE
 from tupe.data.tokenizers import JSON
 from tupe.models.config import saved_config
+from tupe.models.pooling import MODULES, copy_pooling, read_pooling
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import atomic, check_new, read_json, sha256
 
 CHECKPOINT = "checkpoint.pt"
-_FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
-_LICENCE = re.compile(r"^license:[ \t]*[\"']?([\w.+-]+)", re.MULTILINE)
 
 
 def import_model(
@@ -82,16 +80,16 @@ def import_model(
         model = build(foreign, dictionary, head_name)
         differences = verify(foreign, model, head_name)
         weights = model.state_dict()
-        if not foreign.has_lm_head:
-            weights = {key: tensor for key, tensor in weights.items() if not key.startswith(LM_HEAD)}
         if pooler:
             weights |= {f"{POOLER}{part}": foreign.head[part] for part in ("dense.weight", "dense.bias")}
         write_weights(made / CHECKPOINT, model_config(model.args, foreign.name), weights, *of_task)
+        if read_pooling(folder):
+            copy_pooling(folder, made)
         content = foreign.tokenizer.content(symbols)
         for file, written in content.items():
             (made / file).write_bytes(written)
         _write_manifest(made, [*content, DICTIONARY], folder, foreign, language)
-    lines = _lines(foreign, _licence(folder), differences)
+    lines = _lines(foreign, folder, differences)
     if head_name is not None:
         order = f" in the order of {task}" if task else "; pass --labels to map them to those of a task" * (not classes)
         lines.append(f"head: {head_name}, {', '.join(classes or ['classes without names'])}{order}")
@@ -119,6 +117,8 @@ def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None
         state.update({f"{HEAD}{head_name}.{part}": tensor for part, tensor in foreign.head.items()})
     if foreign.has_lm_head:
         state.setdefault(OUTPUT, state[WORDS])
+    else:
+        model.encoder.lm_head = None
     model.load_state_dict(state)
     return model.eval()
 
@@ -141,15 +141,15 @@ def _write_manifest(made: Path, names: Sequence[str], folder: Path, foreign: For
 
 
 def _licence(folder: Path) -> str | None:
-    """The licence that the folder's README names in its front matter, as those of the hub do."""
+    """Return the licence that the folder's README names in its front matter, as those of the hub do."""
+    from huggingface_hub import ModelCard
+
     path = folder / "README.md"
-    front = _FRONT.search(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
-    found = _LICENCE.search(front[1]) if front else None
-    return found[1] if found else None
+    return ModelCard.load(path).data.get("license") if path.is_file() else None
 
 
-def _lines(foreign: Foreign, licence: str | None, differences: dict[str, float]) -> list[str]:
-    f, symbols = foreign.fields, foreign.vocabulary.symbols
+def _lines(foreign: Foreign, folder: Path, differences: dict[str, float]) -> list[str]:
+    f, symbols, pooling = foreign.fields, foreign.vocabulary.symbols, read_pooling(folder)
     filled = sum(name.startswith(FILLER) for name in symbols)
     moved = sum(row != place for place, row in enumerate(foreign.vocabulary.rows))
     unused = f", of which {filled} have no text" * bool(filled)
@@ -160,9 +160,14 @@ def _lines(foreign: Foreign, licence: str | None, differences: dict[str, float])
         f"tokenizer: {foreign.tokenizer.kind}",
     ]
     if not foreign.has_lm_head:
-        lines.append("untrained: the language-model head, which the folder lacks")
+        lines.append("no language-model head")
+    if pooling:
+        longest = f", of at most {pooling.longest} tokens" * bool(pooling.longest)
+        lines.append(f"sentence vectors: {pooling.mode}{', normalized' * pooling.normalize}{longest}")
+    elif (folder / MODULES).is_file():
+        lines.append("left behind: the modules of sentence-transformers, which no command computes")
     if foreign.left:
         lines.append(f"left behind: {', '.join(dict.fromkeys('.'.join(n.split('.')[:2]) for n in foreign.left))}")
-    lines.append(f"licence: {licence or 'none found in a README.md'}")
+    lines.append(f"licence: {_licence(folder) or 'none found in a README.md'}")
     verified = ", ".join(f"{name} {share:.1e}" for name, share in differences.items())
     return [*lines, f"difference from the original, of the largest value: {verified}"]

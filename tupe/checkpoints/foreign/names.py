@@ -6,9 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tupe.models.heads import LM_HEAD
+
 #: Of our models.
 ENCODER = "encoder.sentence_encoder."
-LM_HEAD = "encoder.lm_head."
 WORDS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "input_positions.weight"
 SEGMENTS = ENCODER + "input_segments.weight"

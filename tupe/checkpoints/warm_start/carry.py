@@ -1,10 +1,7 @@
 """What goes along as it is: copies of parameters, terms that start at zero, the scale of queries, heads in order."""
 
-from collections.abc import Iterator
-
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import UntiedAbsolute
@@ -19,6 +16,7 @@ ZERO = {
     "deberta": (),  # its table, see `start_at_zero`
     "fire": ("out_weight", "out_bias"),
 }
+USUAL = 64  # tokens
 
 
 def head_axes(encoder: TupeLanguageModelEncoder) -> dict[str, int]:
@@ -65,25 +63,19 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
 
 
 @torch.no_grad()
-def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> float:
-    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its words' logits are then those of `old`. Return that.
+def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
+    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its words' logits are then those of `old`.
 
     `U^Q` of untied positions, which `old` has too, likewise by the ratio of their scales.
     """
-    pairs = zip(old.sentence_encoder.layers, new.sentence_encoder.layers)
-    ratio = 1.0
-    for theirs, ours in pairs:
-        ratio = theirs.self_attn.scale / ours.self_attn.scale
-        if ratio != 1:
-            projection = ours.self_attn.qkv_proj
-            width = projection.weight.shape[1]
-            projection.weight[:width] *= ratio
-            projection.bias[:width] *= ratio
+    for theirs, ours in zip(old.sentence_encoder.layers, new.sentence_encoder.layers):
+        projection = ours.self_attn.qkv_proj
+        for parameter in projection.parameters():
+            parameter[: projection.weight.shape[1]] *= theirs.self_attn.scale / ours.self_attn.scale
     theirs, ours = (encoder.sentence_encoder.position_bias.absolute for encoder in (old, new))
     if isinstance(theirs, UntiedAbsolute) and isinstance(ours, UntiedAbsolute):
         for parameter in ours.query.parameters():
             parameter.mul_(theirs.scale / ours.scale)
-    return ratio
 
 
 @torch.no_grad()
@@ -105,47 +97,14 @@ def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) 
 def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
     """Add the mean position `p~` to every word of `new`, as a constant that every input of `old` has.
 
-    The softmax of a tied output does not see it, whose logits all move by the same.
+    The softmax of a tied output does not see it, whose logits all move by the same. `[CLS]`, which is always at
+    position 0 and never predicted, keeps its own position.
     """
-    new.sentence_encoder.embed_tokens.weight += old.sentence_encoder.input_positions.weight[1:].mean(0)
+    words, table = new.sentence_encoder.embed_tokens.weight, old.sentence_encoder.input_positions.weight
+    words += mean_position(old)
+    words[old.dictionary.bos()] += table[0] - mean_position(old)
 
 
-@torch.no_grad()
-def calibrate_norms(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
-    r"""Fit every norm, which would make the rest of its input larger where the positions at the input are gone.
-
-    In the order of the computation, for each dimension, by least squares over the words of `sequences` `(B, n)`:
-
-        gamma = cov(y, z) / var(z)        beta = E[y] - gamma E[z]
-
-    with `y` the output of the norm of `old`, and `z` that of the new one without gain and bias.
-    """
-    wanted: dict[str, Tensor] = {}
-
-    def fit(name: str, norm: nn.LayerNorm, x: Tensor) -> None:
-        z = F.layer_norm(x, norm.normalized_shape, eps=norm.eps)
-        y, z = (part[:, 1:].flatten(0, 1).double() for part in (wanted.pop(name), z))  # [CLS] is one word
-        gamma = ((y - y.mean(0)) * z).mean(0) / z.var(0, correction=0).clamp(min=1e-12)
-        norm.weight.copy_(gamma)
-        norm.bias.copy_(y.mean(0) - gamma * z.mean(0))
-
-    hooks = []
-    for name, norm in _norms(old):
-        hooks.append(norm.register_forward_hook(lambda _, x, y, name=name: wanted.update({name: y})))
-    for name, norm in _norms(new):
-        hooks.append(norm.register_forward_pre_hook(lambda norm, x, name=name: fit(name, norm, x[0])))
-    try:
-        for model in (old, new.eval()):  # with all hidden states, so that no padding is taken out
-            model.sentence_encoder(sequences, num_tokens=sequences.numel(), return_all_hiddens=True)
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _norms(encoder: TupeLanguageModelEncoder) -> Iterator[tuple[str, nn.LayerNorm]]:
-    """Yield the norms of words and layers with their names, without those of position terms."""
-    inner = encoder.sentence_encoder
-    found = {"layernorm_embedding": inner.layernorm_embedding, "layer_norm": inner.layer_norm}
-    for number, layer in enumerate(inner.layers):
-        found |= {f"{number}.attention": layer.self_attn_layer_norm, f"{number}.final": layer.final_layer_norm}
-    return ((name, norm) for name, norm in found.items() if isinstance(norm, nn.LayerNorm))
+def mean_position(old: TupeLanguageModelEncoder) -> Tensor:
+    """Return `p~`, the mean of the positions that most texts have; with all of them, short texts change more."""
+    return old.sentence_encoder.input_positions.weight[1:USUAL].mean(0)

@@ -1,61 +1,104 @@
-r"""The logits `T` of positions into the terms of another system, each by least squares.
+r"""What positions at the input do in the attention of each layer, and its linear fits into the terms of a system.
 
-A row's constant changes no softmax, so a relative term `r` is fitted to `T` up to one for each row. With `P`, which
-takes the mean from each row, that is `min |P T - P r|^2`: a quadratic form in the values by distance, whose matrix is
+    p^_i   = E[x_i] - mean over i = 1 ... 63 of E[x_i]               x_i what W^Q sees in the layer, E over text
+    T_ij   = ((p^_i W^Q + q~) . (p^_j W^K)) / sqrt(d_h)             per head, q~ = mean of x W^Q + b^Q
 
-    N = sum_i (diag(c_i) - c_i c_i^T / n)               c_i[k] how often row i has row k of the table
+`[CLS]` is always at position 0 and keeps its position as a part of its word, so `p^_0` is 0, and `T_i0` too. So a reset
+loses nothing if theta_2 is 0: its other effect, that of theta_1, is a constant in the row of `[CLS]`.
 
-With a reset only the cells after `[CLS]` count, and theta_2 is the mean of the others' logits to `[CLS]`.
+A relative term has in row `k` of its table the least squares of `T`, up to a constant for each row of `T`:
+
+    N r = sum_i (b_i - c_i mean_j T_ij)     N = sum_i (diag(c_i) - c_i c_i^T / n)
+    c_i[k] how often row i has row k of the table, b_i[k] the sum of T_ij there
 """
 
-from collections.abc import Callable
-
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from tupe.checkpoints.warm_start.logits import Positions, centred, in_heads
+from tupe.checkpoints.warm_start.carry import USUAL
+from tupe.encoder.layer import Layer
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.position import FreeAbsolute, LowRankAbsolute, Reset, ShawRelative, UntiedAbsolute
+from tupe.position import LowRankAbsolute, Reset, UntiedAbsolute
 from tupe.position.bias import PositionBias
 
+TOKENS = 8192  # of a batch
+_ROUNDS = 5  # how often each layer has its heads put in order
 _RIDGE = 1e-6  # of the mean square of what a matrix is inverted for
-_SHAW_RIDGE = 1e-3
 _RESIDUAL = 0.01  # of what is wanted of positions, the part that a table may leave
-_STEPS, _RATE = 600, 0.05  # of Adam, where there is no formula
 
 
-def fit(bias: PositionBias, logits: Tensor, table: Tensor, relative: bool) -> None:
+@torch.no_grad()
+def logits_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Tensor:
+    """Compute `T` of every layer and head, `(L, H, n, n)`, from text `(B, n)` without padding."""
+    inner, sums = old.sentence_encoder, 0
+    for batch in sequences.split(max(1, TOKENS // sequences.shape[1])):
+        states = inner(batch, num_tokens=batch.numel(), return_all_hiddens=True)[1]
+        seen = [_what_attention_sees(layer, x) for layer, x in zip(inner.layers, states)]
+        sums = sums + torch.stack([x.double().sum(0) for x in seen])
+    means = (sums / len(sequences)).float()  # L n d
+    mean = means[:, 1:USUAL].mean(1, keepdim=True)
+    hidden = means - mean
+    hidden[:, 0] = 0
+    logits = []
+    for layer, positions, words in zip(inner.layers, hidden, mean):
+        query, key, _ = layer.self_attn.qkv_proj(positions + words).chunk(3, -1)
+        query, key = (x.unflatten(-1, (layer.self_attn.num_heads, -1)).transpose(0, 1) for x in (query, key))
+        logits.append(layer.self_attn.scale * query @ (key - key[:, :1]).transpose(1, 2))  # that of p^_0 = 0
+    return torch.stack(logits)
+
+
+def _what_attention_sees(layer: Layer, x: Tensor) -> Tensor:
+    """Return the input of the projections of a layer whose input is `x`."""
+    return layer.self_attn_layer_norm(x) if layer.normalize_before else x
+
+
+def centred(logits: Tensor) -> Tensor:
+    """Subtract from `logits` the mean of each row."""
+    return logits - logits.mean(-1, keepdim=True)
+
+
+def agreeing_heads(logits: Tensor) -> Tensor:
+    """Order the heads of each layer by what they do, since heads of different layers have nothing in common.
+
+    Each layer in turn has its heads assigned to the mean of the other layers' heads, by the squared distance of `T`,
+    `logits` `(L, H, n, n)`. The result says which head takes each place, `(L, H)`.
+    """
+    layers, heads = logits.shape[:2]
+    flat = logits.flatten(2)
+    orders = torch.arange(heads).repeat(layers, 1)
+    for turn in range(_ROUNDS):
+        for layer in range(layers):
+            others = [n for n in range(layers) if n != layer and (turn or n < layer)]
+            if others:
+                mean = torch.stack([flat[n][orders[n]] for n in others]).mean(0)
+                cost = torch.cdist(mean.double(), flat[layer].double()).square()
+                orders[layer] = torch.from_numpy(linear_sum_assignment(cost.numpy())[1])
+    return orders
+
+
+@torch.no_grad()
+def fit(bias: PositionBias, logits: Tensor, table: Tensor) -> None:
     """Fit the terms of the attention, in place, to `logits`: `T` of each set of parameters, `(S, n, n)`.
 
-    With `relative` the relative term is fitted first, and the absolute one to what is left; else it stays as it is. The
-    `table` of positions at the input, `(n, e)`, becomes that of untied positions.
+    An absolute term takes all, and a relative one beside it keeps its values. Terms without a linear fit stay as they
+    are. The `table` of positions at the input, `(n, e)`, becomes that of untied positions.
     """
     first = 0 if bias.reset is None else 1
-    inner = centred(logits[:, first:, first:])
-    if relative and bias.relative is not None:
-        fit_relative(bias.relative, inner)
-        with torch.no_grad():
-            inner = centred(inner - PositionBias(None, bias.relative).compute(inner.shape[-1]).bias)
+    inner = logits[:, first:, first:]
     if isinstance(bias.absolute, UntiedAbsolute):
         # T / scale = Q K^T of rank d_h: X U^Q = Q and X U^K = K, with X the table after its norm
         width = len(bias.absolute.query.weight) // bias.absolute.num_heads
         query, key = factors(inner / bias.absolute.scale, width)
-        solve_projections(bias.absolute, table, query, key, first)
+        _solve_projections(bias.absolute, table, query, key, first)
     elif isinstance(bias.absolute, LowRankAbsolute):
-        fit_low_rank(bias.absolute, inner, first)
-    elif isinstance(bias.absolute, FreeAbsolute):
-        with torch.no_grad():
-            bias.absolute.weight[:, first:, first:] = inner
+        _fit_low_rank(bias.absolute, inner, first)
+    elif hasattr(bias.relative, "row"):
+        _fit_relative(bias.relative, centred(inner))
     if bias.reset is not None:
-        with torch.no_grad():
-            theta = centred(logits, 1)[:, 1:, 0].mean(1)
-            values = bias.compute(logits.shape[-1]).bias
-            if values is not None:  # the reset of a rotation has no other terms
-                theta = theta + values[:, 1:, 1:].mean((1, 2))
-        fit_reset(bias.reset, bias.absolute, theta)
+        _fit_reset(bias.reset, bias.absolute)
 
 
-@torch.no_grad()
 def factors(logits: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Return `Q, K` `(S, n, rank)`, `Q K^T` the closest of that rank to `logits` `(S, n, n)`; zeros beyond rank `n`."""
     query, key = logits.new_zeros(2, *logits.shape[:2], rank, dtype=torch.float64)
@@ -66,8 +109,7 @@ def factors(logits: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     return query, key
 
 
-@torch.no_grad()
-def fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
+def _fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
     """Set `P_Q, P_K` of the positions from `first` on; ranks beyond `n` keep a drawn `P_Q`, with which they learn."""
     rank = term.query.shape[-1]
     query, key = factors(logits, rank)
@@ -77,8 +119,7 @@ def fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
     term.key[:, first:] = key.to(term.key.dtype)
 
 
-@torch.no_grad()
-def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: Tensor, first: int = 0) -> None:
+def _solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: Tensor, first: int) -> None:
     """Set the table, its norm to do nothing more, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
     A table whose rows are too much alike for that has random vectors of a tenth of their length added. Where there are
@@ -90,7 +131,7 @@ def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: T
             part.bias.zero_()
     if isinstance(term.layer_norm, nn.LayerNorm):
         term.layer_norm.weight.fill_(1)
-    wanted = torch.stack([query, key]).double()
+    wanted = torch.stack([query, key])
     noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(1)) * table.square().mean().sqrt()
     for share in (0.0, 0.1) if query.shape[1] < table.shape[1] else (0.0,):
         term.table.weight.copy_(table + share * noise)
@@ -104,120 +145,34 @@ def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: T
         projection.weight.copy_(found.transpose(1, 2).flatten(0, 1))
 
 
-def fit_reset(reset: Reset, absolute: UntiedAbsolute | None, theta: Tensor) -> None:
-    """Set theta_2 to `theta` `(S,)`: scalars at once, a vector by Adam; theta_1 changes nothing."""
-    with torch.no_grad():
-        if reset.relative is not None:
-            reset.relative.zero_()
-        if reset.scalars is not None:
-            reset.scalars.copy_(torch.stack([torch.zeros_like(theta), theta]))
-            return
-        reset.vectors.copy_(absolute.table.weight[:1].expand(2, -1))
-    vector = reset.vectors.detach()[1:].clone().requires_grad_()
+@torch.enable_grad()
+def _fit_reset(reset: Reset, absolute: UntiedAbsolute | None) -> None:
+    """Make theta zero: scalars at once; a vector so that its product is zero in each head, but not its factors."""
+    for part in (reset.relative, reset.scalars):
+        if part is not None:
+            part.data.zero_()
+    if reset.vectors is None:
+        return
+    vector = absolute.table.weight[:1].detach().clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([vector], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         query, key = absolute(1, vectors=vector)
-        return ((query * key).sum((1, 2)) - theta).square().sum()
+        error = (query * key).sum((1, 2)).square().sum()
+        vector.grad = torch.autograd.grad(error, vector)[0]
+        return error
 
-    _descend(loss, [vector])
-    with torch.no_grad():
-        reset.vectors[1:] = vector
+    optimizer.step(loss)
+    reset.vectors.data.copy_(vector.detach().expand(2, -1))
 
 
-def fit_relative(term: nn.Module, logits: Tensor) -> None:
-    """Fit a relative term to `logits` `(S, n, n)`, whose rows are centred; one without parameters stays."""
+def _fit_relative(term: nn.Module, logits: Tensor) -> None:
+    """Fit the table of a relative term to `logits` `(S, n, n)`, whose rows are centred."""
     length = logits.shape[-1]
-    distance = torch.arange(length) - torch.arange(length).unsqueeze(1)
-    if hasattr(term, "row"):
-        values, _ = _by_row(logits, term.row(distance), len(term.weight))
-        with torch.no_grad():
-            term.weight.copy_(values)
-        return
-    values, form = (part.float() for part in _by_row(logits, distance + length - 1, 2 * length - 1))
-    scale = ((form @ values) * values).sum().clamp(min=1e-12)
-
-    def loss() -> Tensor:
-        error = term(torch.arange(1 - length, length)) - values.t()  # S (2n - 1)
-        return ((error @ form) * error).sum() / scale
-
-    _descend(loss, [parameter for parameter in term.parameters() if parameter.requires_grad])
-
-
-@torch.no_grad()
-def _by_row(logits: Tensor, rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """Return the values of the rows of a table that fit `logits` best, `(number, S)`, and the form `N`, float64."""
-    counts = torch.zeros(len(rows), number, dtype=torch.float64)
+    rows = term.row(torch.arange(length) - torch.arange(length).unsqueeze(1))
+    counts = torch.zeros(length, len(term.weight), dtype=torch.float64)
     counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=torch.float64))
-    form = counts.sum(0).diag() - counts.t() @ counts / rows.shape[1]
-    sums = [torch.zeros(number, dtype=torch.float64).index_add(0, rows.flatten(), t.double().flatten()) for t in logits]
-    return torch.linalg.pinv(form, hermitian=True) @ torch.stack(sums, 1), form
-
-
-def _descend(loss: Callable[[], Tensor], parameters: list[Tensor]) -> None:
-    """Minimise a function by Adam, whose rate falls to zero."""
-    if not parameters:
-        return
-    optimizer = torch.optim.Adam(parameters, lr=_RATE)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, _STEPS)
-    with torch.enable_grad():
-        for _ in range(_STEPS):
-            optimizer.zero_grad()
-            loss().backward(inputs=parameters)
-            optimizer.step()
-            schedule.step()
-    for parameter in parameters:
-        parameter.grad = None
-
-
-@torch.no_grad()
-def fit_shaw(term: ShawRelative, queries: Tensor, logits: Tensor, scale: float) -> None:
-    r"""Regress `T_ij` on the queries, with a ridge: `s sum q q^T a_c = sum q T_ij` over `i, j` with `clip(j - i) = c`.
-
-    The queries `(B, H, n, d_h)` are those of some sequences in one layer, `logits` is `T` `(H, n, n)`, and `scale` is
-    `s`. The vectors for the values become zero.
-    """
-    length = queries.shape[2]
-    distance = torch.arange(length) - torch.arange(length).unsqueeze(1)
-    rows = distance.clamp(-term.max_distance, term.max_distance) + term.max_distance
-    by_row = logits.new_zeros(len(logits), length, len(term.key), dtype=torch.float64)
-    counts = torch.zeros_like(by_row[0]).scatter_add_(1, rows, torch.ones_like(rows, dtype=torch.float64))
-    by_row.scatter_add_(2, rows.expand_as(logits), logits.double())  # H n c
-    squares = torch.einsum("bhid,bhie->ide", queries.double(), queries.double())
-    left = torch.einsum("ic,ide->cde", counts, squares)
-    right = torch.einsum("hic,hid->cd", by_row, queries.double().sum(0))
-    ridge = _SHAW_RIDGE * squares.diagonal(dim1=1, dim2=2).mean() * torch.eye(left.shape[-1], dtype=left.dtype)
-    term.key.copy_(torch.linalg.solve(left + ridge, right) / scale)
-    if term.value is not None:
-        term.value.zero_()
-
-
-@torch.no_grad()
-def fit_cross(
-    term: UntiedAbsolute, old: TupeLanguageModelEncoder, positions: Positions, table: Tensor, ratio: float
-) -> None:
-    """Set `U^Q, U^K` of BERT-A^d, in each layer its own, so that `p^ U^Q = ratio p^ W^Q` and `p^ U^K = p^ W^K`."""
-    query, key = [], []
-    for layer, block in enumerate(old.sentence_encoder.layers):
-        weight, width = block.self_attn.qkv_proj.weight, positions.hidden.shape[-1]
-        heads = block.self_attn.num_heads
-        hidden = positions.hidden[layer]
-        query.append(in_heads(ratio * hidden @ weight[:width].t(), heads))
-        key.append(in_heads(hidden @ weight[width : 2 * width].t(), heads))
-    solve_projections(term, table, torch.cat(query), torch.cat(key))
-
-
-@torch.no_grad()
-def held(bias: PositionBias, logits: Tensor, sharing: str = "layer") -> list[float]:
-    """Return the share of each layer's `T` `(L, H, n, n)` that the terms, shared by `sharing`, hold, rows centred."""
-    values = bias.compute(logits.shape[-1]).bias
-    if values is None:
-        return [0.0] * len(logits)
-    axis = {"layer": 0, "head": 1}.get(sharing)
-    values = centred(values).unflatten(0, (len(logits), -1)) if axis is None else centred(values).unsqueeze(axis)
-    return shares(logits, values.expand_as(logits))
-
-
-def shares(logits: Tensor, values: Tensor) -> list[float]:
-    """Return `1 - |T - v|^2 / |T|^2` of each layer."""
-    error, whole = (x.double().square().flatten(1).sum(1) for x in (logits - values, logits))
-    return (1 - error / whole.clamp(min=1e-30)).tolist()
+    form = counts.sum(0).diag() - counts.t() @ counts / length
+    sums = torch.zeros(len(term.weight), len(logits), dtype=torch.float64)
+    sums.index_add_(0, rows.flatten(), logits.double().flatten(1).t())  # centred rows add no constant
+    term.weight.copy_(torch.linalg.pinv(form, hermitian=True) @ sums)

@@ -1,0 +1,58 @@
+"""The vector of a text from its features, by the settings of sentence-transformers in a folder."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe.util import read_json
+
+MODULES, _LENGTH = "modules.json", "sentence_bert_config.json"
+#: How features become a vector, by the names of sentence-transformers; older folders have a flag for each.
+_MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
+
+
+class Pooling(NamedTuple):
+    """How the features of a text become its vector."""
+
+    mode: str = "mean"
+    normalize: bool = False
+    longest: int | None = None  # tokens of a text, the special ones included
+
+    def __call__(self, features: Tensor, words: Tensor) -> Tensor:
+        """Return vectors `(B, d)` of `features` `(B, n, d)`; `words` `(B, n)` is False at padding."""
+        there = words.unsqueeze(-1)
+        if self.mode == "cls":
+            vectors = features[:, 0]
+        elif self.mode == "max":
+            vectors = features.masked_fill(~there, -1e9).amax(1)
+        else:
+            vectors = (features * there).sum(1) / there.sum(1)
+        return F.normalize(vectors, dim=-1) if self.normalize else vectors
+
+
+def read_pooling(folder: Path) -> Pooling | None:
+    """Return the pooling that the files in `folder` describe; `None` without files, or with modules beyond pooling."""
+    modules = read_json(folder / MODULES) if (folder / MODULES).is_file() else []
+    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
+        return None
+    if any(Path(module["path"]).name != module["path"] for module in modules):
+        return None
+    config = read_json(folder / modules[1]["path"] / "config.json")
+    flags = [mode for mode, flag in _MODES.items() if config.get(f"pooling_mode_{flag}")]
+    mode = config.get("pooling_mode", flags[0] if len(flags) == 1 else None)
+    length = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
+    return Pooling(mode, len(kinds) == 3, length.get("max_seq_length")) if mode in _MODES else None
+
+
+def copy_pooling(folder: Path, out: Path) -> None:
+    """Copy the files that `read_pooling` reads, and the settings of prompts and similarity."""
+    files = [MODULES, _LENGTH, "config_sentence_transformers.json"]
+    files += [f"{module['path']}/config.json" for module in read_json(folder / MODULES) if module["path"]]
+    for name in files:
+        if (folder / name).is_file():
+            (out / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(folder / name, out / name)
