@@ -1,14 +1,14 @@
 """Learning rates that fall from the heads to the embeddings, layer by layer, as in ELECTRA's fine-tuning."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from fairseq.optim import FairseqOptimizer
 
 _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 
 
-def shares(names: Iterable[str], decay: float) -> dict[str, float]:
+def shares(names: Sequence[str], decay: float) -> dict[str, float]:
     """Return each parameter's share of the learning rate: `decay^(L - l)` in layer `l` of `L`, from 0; heads have 1.
 
     Embeddings and position terms have `decay^(L + 1)`. The layer norm after the last layer has the last layer's share.
