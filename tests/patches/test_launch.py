@@ -1,12 +1,14 @@
 """Which processes train, and how they find each other."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from fairseq.dataclass.configs import DistributedTrainingConfig
 from omegaconf import OmegaConf
 
 from tests.commands import ROOT, hydra_command, run, train_log
-from tupe.patches.launch import ImportUserDir, configure
+from tupe.patches import launch
 from tupe.util import UserError
 
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
@@ -16,7 +18,7 @@ BACKENDS = ("distributed_backend", "ddp_backend")
 
 @pytest.fixture
 def configured(monkeypatch):
-    """`configured(gpus, environment, **fields)`: fairseq's configuration after `configure`."""
+    """`configured(gpus, environment, **fields)`: the configuration with which `fairseq-train` begins."""
 
     def configured(gpus, environment=(), **fields):
         for name in (*TORCHRUN, "SLURM_JOB_NODELIST"):
@@ -24,10 +26,12 @@ def configured(monkeypatch):
         for name, value in dict(environment).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
         distributed = OmegaConf.structured(DistributedTrainingConfig(device_id=0, distributed_world_size=max(1, gpus)))
         distributed.update(fields)
-        configure(distributed, on_cpu=gpus == 0)
-        return distributed
+        monkeypatch.setattr(launch, "_call_main", lambda cfg, main: main(cfg))
+        cfg = SimpleNamespace(common=SimpleNamespace(cpu=gpus == 0), distributed_training=distributed)
+        return launch.call_main(cfg, lambda cfg: cfg.distributed_training)
 
     return configured
 
@@ -88,7 +92,7 @@ def test_bare_torchrun_under_hydra(corpus, tmp_path):
 
 
 def begin(user_dir):
-    ImportUserDir().on_job_start(OmegaConf.create({"common": {"user_dir": str(user_dir)}}))
+    launch.ImportUserDir().on_job_start(OmegaConf.create({"common": {"user_dir": str(user_dir)}}))
 
 
 def test_fairseq_is_patched_before_a_job_begins(monkeypatch):

@@ -20,8 +20,6 @@ from tupe.patches.loop import SIGNALS
 
 logger = logging.getLogger(__name__)
 
-_SECONDS = 10  # for a batch; fairseq handles a thread that takes longer
-
 _batch_by_size = FairseqDataset.batch_by_size
 _filter_indices_by_size = FairseqTask.filter_indices_by_size
 _train_step, _valid_step = FairseqTask.train_step, FairseqTask.valid_step
@@ -133,4 +131,4 @@ def stop_prefetching() -> None:
             with queue.mutex:  # it may wait for room
                 queue.maxsize = sys.maxsize
                 queue.not_full.notify()
-            thread.join(_SECONDS)
+            thread.join(10)  # fairseq handles one that takes longer

@@ -37,35 +37,27 @@ def call_main(cfg, main, **kwargs):
     fairseq reads the environment only if `--distributed-world-size` (default: the GPUs of this machine) is above 1:
     on the CPU or with one GPU per machine, every process of `torchrun` would train its own model. fairseq starts
     one process per GPU: without GPUs, nothing would be trained and the exit status would be 0.
-    """
-    configure(cfg.distributed_training, on_cpu=cfg.common.cpu or not torch.cuda.is_available())
-    return _call_main(cfg, main, **kwargs)
-
-
-def configure(distributed, on_cpu: bool) -> None:
-    """Fill in `distributed` (fairseq's `DistributedTrainingConfig`) for the launcher and the device at hand.
 
     Raises:
         UserError: nobody would start the processes of this world size.
     """
+    distributed, on_cpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
     if _launched_processes() > 1 and distributed.distributed_init_method in (None, "env://"):
         distributed.distributed_world_size = _launched_processes()
         distributed.distributed_rank = int(os.environ["RANK"])
         distributed.distributed_init_method = "env://"
         distributed.distributed_no_spawn = True
         distributed.device_id = 0 if on_cpu else int(os.environ.get("LOCAL_RANK", 0))
-    if distributed.distributed_world_size == 1 and distributed.distributed_init_method is None:
-        return
-
-    if not distributed.distributed_no_spawn and torch.cuda.device_count() == 0:
-        size = distributed.distributed_world_size
-        raise UserError(
-            f"A world size of {size} needs {size} processes, but fairseq starts one per GPU and sees none. Start them "
-            f"with `torchrun --nproc-per-node {size} --no-python fairseq-train ...`."
-        )
-
-    if on_cpu:
-        distributed.distributed_backend, distributed.ddp_backend = "gloo", "legacy_ddp"
+    size = distributed.distributed_world_size
+    if size > 1 or distributed.distributed_init_method is not None:
+        if not distributed.distributed_no_spawn and torch.cuda.device_count() == 0:
+            raise UserError(
+                f"A world size of {size} needs {size} processes, but fairseq starts one per GPU and sees none. Start "
+                f"them with `torchrun --nproc-per-node {size} --no-python fairseq-train ...`."
+            )
+        if on_cpu:
+            distributed.distributed_backend, distributed.ddp_backend = "gloo", "legacy_ddp"
+    return _call_main(cfg, main, **kwargs)
 
 
 def refuse_to_train_alone() -> None:

@@ -64,6 +64,7 @@ def save_or_stop(trainer: Trainer) -> None:
     if number is None and not due:
         return
     checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, trainer.batches, None)
+    trainer.saved_at = time.monotonic()
     if number is None:
         return
 

@@ -99,12 +99,9 @@ class EpochBatchIterator(_EpochBatchIterator):
             self.began, self.resumed = began, state["epoch"]
             if not _same_updates(began, self.split) and self.shard_id == 0:
                 left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
-                new = [
-                    f"{name} {value} instead of {began[name]}"
-                    for name, value in self.split.items()
-                    if value != began[name]
-                ]
-                logger.warning(f"The run resumes with {', '.join(new)}. Epoch {self.resumed} ends with {left}.")
+                logger.warning(
+                    f"The run resumes with {self.split} instead of {began}. Epoch {self.resumed} ends with {left}."
+                )
             limits = {"max_tokens": began["max_tokens"], "max_sentences": began["batch_size"]}
             self.source = self.rebuild(**limits, num_shards=1, shard_id=0, disable_iterator_cache=True)
             batches = self.source.ordered_batches(self.resumed, False, state.get("shuffle", True))

@@ -4,12 +4,10 @@ import functools
 import hashlib
 import os
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import torch
 from fairseq import utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
@@ -25,9 +23,6 @@ class TupeTrainer(Trainer):
     """fairseq's trainer, which resumes with the same bits and stops after a signal."""
 
     def __init__(self, cfg, task, model, criterion, *args, **kwargs):
-        if isinstance(cfg, Namespace):
-            cfg = convert_namespace_to_omegaconf(cfg)
-
         if hasattr(task, "before_training"):
             task.before_training(cfg)
         if getattr(cfg.model, "pretrained", None):  # the saved configuration has its fields, and needs it no more
@@ -94,12 +89,6 @@ class TupeTrainer(Trainer):
         if begin is not None:
             begin()
         return rate
-
-    def save_checkpoint(self, *args, **kwargs):
-        """Save, and keep the time for `model.save_interval_minutes`."""
-        saved = super().save_checkpoint(*args, **kwargs)
-        self.saved_at = time.monotonic()
-        return saved
 
     def _set_seed(self):
         """Draw numbers of its own for each update, process and seed.
