@@ -73,7 +73,7 @@ def best_span(
 
     It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
     order. `first` and `last` are the scores `(T,)` of a span's first and last place, float32; `may_begin` and `may_end`
-    say where it may begin and end, bool `(T,)`. A span has at most `longest` places.
+    mark where it may start and end, bool `(T,)`. A span has at most `longest` places.
     """
     begins = np.flatnonzero(may_begin)
     ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)
@@ -90,8 +90,8 @@ class QuestionWindows(Sized):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     `tupe prepare-qa` made the split's `folder`. `cfg` has `max_positions`, `max_query`, `doc_stride`,
-    `windows_without_answer` and `seed`. One or two `separators` stand between question and context.
-    `split_number` tells the split from the others of its task.
+    `windows_without_answer` and `seed`. One or two `separators` are between question and context.
+    `split_number` distinguishes the split from the others of its task.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class QuestionWindows(Sized):
         return item
 
     def _begin(self, index: int) -> int:
-        """Return where the context begins in a window."""
+        """Return the start of the context in a window."""
         return int(self._asked[self._example[index]]) + self._separators + 1
 
     def ordered_indices(self) -> np.ndarray:
@@ -184,7 +184,7 @@ class QuestionWindows(Sized):
 
     @cached_property
     def paragraphs(self) -> list[Paragraph]:
-        """The questions as they were published; read when they are first asked for."""
+        """The questions as they were published; read at the first access."""
         return read(self._folder / QUESTIONS)
 
     @cached_property
@@ -197,7 +197,7 @@ class QuestionWindows(Sized):
         return self.number[self._example[windows_]]
 
     def text(self, window: int, first: int, last: int) -> str:
-        """Return the characters of the original context that tokens `first` to `last` of a window stand for."""
+        """Return the characters of the original context of tokens `first` to `last` of a window."""
         place = self._place[self._example[window]]
         context = self.paragraphs[place].context
 

@@ -97,7 +97,7 @@ def _name(row: Task, split: Split) -> str:
 
 
 def _prediction(scores: Tensor, row: Task, task: TupeSentencePredictionTask) -> str:
-    """Turn scores `(num_classes,)` into the label or the number that they stand for."""
+    """Map scores `(num_classes,)` to a label or a number."""
     if row.scale is not None:
         scale = task.cfg.label_scale or row.scale  # of the training, which the data may have left since
         return f"{min(max(float(scores), 0.0), 1.0) * scale:.3f}"
