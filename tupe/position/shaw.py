@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import normal
 from tupe.position.terms import skew
 
 
@@ -35,10 +35,9 @@ class ShawRelative(nn.Module):
     ) -> None:
         super().__init__()
         self.max_distance = max_distance
-        self.key = nn.Parameter(torch.empty((2 if bidirectional else 1) * max_distance + 1, head_dim))
-        self.value = nn.Parameter(torch.empty_like(self.key)) if values else None
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=INIT_STD)
+        rows = (2 if bidirectional else 1) * max_distance + 1
+        self.key = normal(rows, head_dim)
+        self.value = normal(rows, head_dim) if values else None
 
     def by_distance(self, table: Tensor, length: int, num_keys: int) -> Tensor:
         """Return the vectors of the distances `-num_keys .. length`: rows of `table`, its ends repeated as needed."""
