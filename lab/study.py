@@ -244,7 +244,7 @@ class Study:
                 raise UserError(f"{self.records / run.path} is of other settings. Set --out and --records.")
 
     def do(self, jobs: int) -> None:
-        """Do what is left, `jobs` at a time. Ctrl-C and SIGTERM stop the processes, which save."""
+        """Do the remaining runs, `jobs` at a time. Ctrl-C and SIGTERM stop the processes, which save."""
         self.check()
         active: dict[Future, Run] = {}
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -11,7 +11,7 @@ from tupe.util import UserError, read_json, sha256, write_json
 
 NAME = "manifest.json"
 REPORT = "report.json"  # in the folder of a split of questions, instead of a manifest
-WORK = "work"  # folder of what only the making of a corpus needs
+WORK = "work"  # folder of intermediate files
 _READ = ("*.bin", "*.idx", "*.label", "*.npy", "dict*.txt", MODEL, JSON)
 #: The profile of a folder that `tupe import` made: no stage ran.
 IMPORTED = "import"

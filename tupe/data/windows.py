@@ -69,7 +69,7 @@ class Span(NamedTuple):
 def best_span(
     first: np.ndarray, last: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray, longest: int
 ) -> Span | None:
-    """Return the best span of a window; among equal ones, that which begins, then ends earlier.
+    """Return the best span of a window; among equal ones, the one that begins, then ends first.
 
     It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
     order. `first` and `last` are the scores `(T,)` of a span's first and last place, float32; `may_begin` and `may_end`

@@ -68,7 +68,7 @@ def build_tokenizer(
     steps += [normalizers.Replace(Regex(rf"(?<={symbol})(?=[^ ])"), _NONE)]
     tokenizer.normalizer = normalizers.Sequence(steps)
     whole_words = proto.trainer_spec.split_by_whitespace
-    # words without the space before them, so that offsets are those of their letters
+    # words lose the space before them, so that their offsets begin with their letters
     words = [pre_tokenizers.Split(" ", "removed")] if whole_words else []
     words += [pre_tokenizers.Metaspace(prepend_scheme="always", split=whole_words)]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*words, pre_tokenizers.Split(f"\u2581{_NONE}", "removed")])
