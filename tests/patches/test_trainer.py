@@ -32,7 +32,7 @@ def test_a_run_without_its_optimizer_does_not_go_on_in_silence(train, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["missing", "cut", "flipped", "fine-tuned"])
-def test_nothing_begins_beside_whole_checkpoints(fault, train, tmp_path):
+def test_nothing_begins_where_a_whole_checkpoint_is(fault, train, tmp_path):
     """fairseq alone begins at update 0, and replaces the best."""
     train(tmp_path, "--save-interval-updates", 1)
     last = tmp_path / "checkpoint_last.pt"

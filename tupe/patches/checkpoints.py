@@ -166,8 +166,8 @@ def check_data(data: str) -> None:
                 raise UserError(f"{there} has other symbols than {path}. Prepare all folders with one vocabulary.")
 
 
-def refuse_beside_whole(path: str, why: str) -> None:
-    """Raise a `UserError` that names the newest whole checkpoint in the folder of one that is not, if there is one."""
+def refuse_to_begin(path: str, why: str) -> None:
+    """Raise a `UserError` that names the newest whole checkpoint in the folder of `path`, if one is whole."""
     others = set(Path(path).parent.glob("checkpoint*.pt")) - {Path(path)}
     for other in sorted(others, key=os.path.getmtime, reverse=True):
         try:
@@ -186,7 +186,7 @@ def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
     try:
         state = safe_load(path)
     except Exception:
-        refuse_beside_whole(path, "cannot be read")
+        refuse_to_begin(path, "cannot be read")
         raise
     compare(path, state, cfg.model, task)
     if not resumes:

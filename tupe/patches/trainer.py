@@ -12,7 +12,7 @@ from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
 from tupe.patches import loop
-from tupe.patches.checkpoints import check_checkpoint, check_data, record_facts, refuse_beside_whole
+from tupe.patches.checkpoints import check_checkpoint, check_data, record_facts, refuse_to_begin
 from tupe.patches.launch import refuse_to_train_alone
 from tupe.patches.optimizers import make_precision_consistent
 from tupe.patches.order import split_of
@@ -73,7 +73,7 @@ class TupeTrainer(Trainer):
             remove_parts(Path(saving.save_dir))
         begins = reset_optimizer or not PathManager.isfile(filename)
         if begins and not (os.path.exists(last) or saving.no_last_checkpoints or saving.no_save):
-            refuse_beside_whole(last, "is missing")
+            refuse_to_begin(last, "is missing")
         if PathManager.isfile(filename):
             check_checkpoint(filename, self.cfg, self.task, resumes=not reset_optimizer)
         elif filename != last:  # fairseq would train from nothing
