@@ -24,7 +24,7 @@ def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: 
     Args:
         checkpoint: of a model of this plugin: its file, or what `open_checkpoint` returned for it.
         name: for `shown_as`.
-        fields: fields of the configuration, in place of those of training, which change no parameter.
+        fields: fields of the configuration, instead of those of training, which change no parameter.
     """
     opened = open_checkpoint(checkpoint)
     config = dataclasses.replace(opened.config, **fields)

@@ -27,7 +27,7 @@ _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the 
 
 
 class LengthLoss(NamedTuple):
-    """A model's loss at one length, beside its loss at the length of its training, in bits a masked token."""
+    """A model's loss at one length and at the length of its training, in bits per masked token."""
 
     bits: float
     difference: float  # from the loss of the same tokens in windows as long as the sequences of training
@@ -126,7 +126,7 @@ def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int)
 
 
 def mask(encoder: Encoder, stream: Tensor, seed: int, drawing: int = 0) -> tuple[Tensor, Tensor]:
-    """Return the tokens `(N,)` with BERT's masks, and the masked tokens as they were, with padding elsewhere.
+    """Return the tokens `(N,)` with BERT's masks, and the original masked tokens, with padding elsewhere.
 
     The mask of a token depends on the seed, the drawing and its place in the stream, and not on the sequences into
     which the stream is cut.
@@ -159,7 +159,7 @@ def _centred_losses(
 
 
 def _middle(length: int) -> tuple[int, int]:
-    """Return how many words of a window are scored, and how many there are before them."""
+    """Return how many tokens of a window are scored, and how many precede them."""
     stride = (length - 1) // 2
     return stride, (length - 1 - stride) // 2
 
@@ -170,7 +170,7 @@ def _losses(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
 
-    `drawn` is what `mask` returned for each drawing. A window has `words` words, and one begins every `stride` words.
+    `drawn` has the results of `mask`. A window has `words` tokens, and one starts every `stride` tokens.
     """
     stack = encoder.sentence_encoder
     if words < longest_input(encoder):

@@ -34,7 +34,7 @@ class Checkpoint:
 
     @property
     def updates(self) -> int:
-        """The number of updates that the model was trained for, 0 where the file does not say."""
+        """The number of updates that the model was trained for, 0 if the file does not have it."""
         history = self.state.get("optimizer_history") or [{}]
         return history[-1].get("num_updates", 0)
 
@@ -51,7 +51,7 @@ class Checkpoint:
     def model(self, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
         """Build the model on the CPU, and its task with `settings` replaced; `data` has dictionaries and classes.
 
-        A training leaves checksums of these in the checkpoint, and `tupe import` the labels beside it.
+        A training leaves checksums of these in the checkpoint, and `tupe import` the labels in its folder.
 
         Raises:
             UserError: they differ, or the file lacks a head that the task needs, which would predict at random.
@@ -66,13 +66,13 @@ class Checkpoint:
             model.encoder.lm_head = None
         for name, built in model.state_dict().items():
             if name.startswith(HEADS) and (name not in self.weights or self.weights[name].shape != built.shape):
-                raise UserError(f"{self.path} has no {name} {tuple(built.shape)}. Use a fine-tuned checkpoint.")
+                raise UserError(f"{name} {tuple(built.shape)} is not in {self.path}. Use a fine-tuned checkpoint.")
         model.load_state_dict(dict(self.weights))  # the model changes names in the dictionary
         return model, task
 
 
 def open_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
-    """Read a checkpoint and its configuration; one that is open already is returned as it is.
+    """Read a checkpoint and its configuration; an open checkpoint is returned.
 
     Raises:
         UserError: as `safe_load` and `saved_config`.
@@ -104,7 +104,7 @@ def write_weights(
 ) -> None:
     """Write a checkpoint for `--restore-file`, `--finetune-from-model` and `TupeModel.from_pretrained`.
 
-    There is no optimizer's state in it, so training that goes on from it begins its own.
+    It does not contain the optimizer's state, so training from it starts a new one.
 
     Args:
         target: a new file.
@@ -133,6 +133,6 @@ def write_weights(
 
 
 def write_state(target: Path, state: dict[str, Any], overwrite: bool = False) -> None:
-    """Write what a checkpoint holds to a new file, atomically, or with `overwrite` in place of one."""
+    """Write what a checkpoint holds to a new file, atomically, or with `overwrite` instead of one."""
     with atomic(target, overwrite) as unfinished:
         torch.save(state, unfinished)

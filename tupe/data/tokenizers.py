@@ -18,7 +18,7 @@ from tupe.util import atomic
 #: Names of the file of a tokenizer in a corpus' folder; the first is the one that fairseq's hub looks for.
 MODEL, JSON = "sentencepiece.bpe.model", "tokenizer.json"
 DICTIONARY = "dict.txt"
-# The symbols with which every dictionary of fairseq begins, and the one that its tasks add. The SentencePiece model has
+# The symbols at the start of every dictionary of fairseq, and the one that its tasks add. The SentencePiece model has
 # them too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
 UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
@@ -42,7 +42,7 @@ def train(
     """Train a SentencePiece model of type `bpe` or `unigram` and write it. Every line counts: long ones are cut.
 
     `vocab_size` counts `<s> <pad> </s> <unk>` and `own_symbols`, which are taken from the text whole. With `lower_case`
-    the model folds case, so that it knows the pieces of text that is not lower-cased.
+    the model folds case, so that it has the pieces of text that is not lower-cased.
     """
     bos, pad, eos, unk = range(len(FAIRSEQ_SYMBOLS))
     with atomic(model, overwrite=True) as part, part.open("wb") as writer:
@@ -72,15 +72,15 @@ def _cut(line: str) -> list[str]:
 def write_dictionary(model: Path, dictionary: Path) -> None:
     """Write fairseq's `dict.txt`: the pieces, save those that fairseq adds itself.
 
-    fairseq begins a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
-    there twice. SentencePiece has no counts, so each is 1.
+    fairseq starts a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
+    there twice. SentencePiece does not count, so each count is 1.
     """
     listed = (piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK))
     dictionary.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
 
 
 def read_symbols(dictionary: Path) -> list[str]:
-    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers."""
+    """Return the symbols of fairseq's dictionary in a file of this package, by their numbers."""
     lines = dictionary.read_text(encoding="utf-8").split("\n")
     return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 
@@ -94,8 +94,8 @@ def symbols(model: Path) -> list[str]:
 class Pieces(NamedTuple):
     """Pieces `(m,)`: their numbers in fairseq's dictionary, and the characters `[begin, end)` of each.
 
-    A character of which several pieces were made (a sign that stands for a word, a fraction) belongs to all of them; a
-    piece that is only a space has no character.
+    A character that became several pieces (a sign for a word, a fraction) belongs to all of them; a
+    piece that is only a space has an empty range.
     """
 
     numbers: np.ndarray
@@ -184,7 +184,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 
 def _numbers(names: list[str], symbols: list[str]) -> list[int]:
-    """Return the number of each piece in the dictionary; special symbols are unknown, as what it lacks is."""
+    """Return the number of each piece in the dictionary; special symbols and missing pieces are unknown."""
     special = (*FAIRSEQ_SYMBOLS, MASK)
     known = (symbol not in special and not symbol.startswith("madeupword") for symbol in symbols)
     numbers = {symbol: number for number, (symbol, is_piece) in enumerate(zip(symbols, known)) if is_piece}

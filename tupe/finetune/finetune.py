@@ -28,7 +28,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
     """Fine-tune a checkpoint on one task with the papers' settings.
 
     The command prints the `fairseq-hydra-train` command that it runs in this process. The same command resumes an
-    interrupted run, and a finished run is left as it is.
+    interrupted run, and a finished run is kept.
 
     tupe finetune CoLA checkpoints/tupe_a_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
 

@@ -1,4 +1,4 @@
-"""The model card of an exported checkpoint: what it computes, how it was trained, its scores, its limits."""
+"""The model card of an exported checkpoint: its equation, training, scores and limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Stages of a corpus' text processing that no tokenizer.json does. It does `repair-characters`, and lower case is in
 #: the SentencePiece model; the other stages choose or cut lines.
 _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
-#: Head -> what the hub calls its task, and an input of its pipeline; Transformers has none of the last any more.
+#: Head -> the hub's name of its task, and an input of its pipeline; Transformers removed the last pipeline.
 _TASKS = {
     "Model": ("feature-extraction", "A sentence."),
     "ForMaskedLM": ("fill-mask", "The capital of France is <mask>."),
@@ -49,23 +49,23 @@ _DIET = """@inproceedings{chen2021simple,
 
 @dataclass(frozen=True)
 class About:
-    """What a card says of a model."""
+    """The contents of a model card."""
 
     loaded: Loaded
     corpus: Manifest | None  # if there is one
     scores: Sequence[dict[str, Any]]  # contents of `result.json`, of this run first, then of others
     tokenizer: bool  # whether there is one
     licence: str | None  # its identifier
-    base_model: str | None  # what was fine-tuned
+    base_model: str | None  # the model that was fine-tuned
 
     @property
     def tokenizer_as_imported(self) -> bool:
-        """Whether the tokenizer is an imported model's `tokenizer.json`, which the export takes as it is."""
+        """Whether the tokenizer is an imported model's `tokenizer.json`, which the export copies."""
         return self.corpus is not None and JSON in self.corpus.checksums
 
     @property
     def notes(self) -> list[str]:
-        """Sentences that a user has to know."""
+        """Warnings for the user."""
         notes, settings = [], self.corpus.settings if self.corpus and self.tokenizer else None
         cleaning = [stage for stage in _CLEANING if settings and stage in settings.stages]
         if cleaning:
@@ -77,7 +77,7 @@ class About:
         if self.loaded.kind == "Model":
             notes.append("The model has no language-model head. Use its features (AutoModel).")
         if not self.tokenizer:
-            notes.append("The folder has no tokenizer: encode text as the corpus was encoded.")
+            notes.append("The folder does not contain a tokenizer. Encode text as the corpus was encoded.")
         return notes
 
 

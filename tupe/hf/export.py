@@ -60,7 +60,7 @@ class Loaded:
 
 
 def load(checkpoint: Path, data: Path) -> Loaded:
-    """Load a checkpoint of ours with the dictionary in `data`.
+    """Load a checkpoint of this plugin with the dictionary in `data`.
 
     Raises:
         UserError: the model is an ELECTRA, or the classes are others.
@@ -161,7 +161,7 @@ def export(
         base_model: Exported model that was fine-tuned, for the card.
 
     Returns:
-        What the user should know: the largest difference of the folder's scores from the checkpoint's over max(1, the
+        A text for the user: the largest difference of the folder's scores from the checkpoint's over max(1, the
         largest score), and how to load it.
 
     Raises:

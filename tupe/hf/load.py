@@ -24,7 +24,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     from safetensors.torch import load_file
 
     config = read_json(folder / "config.json")
-    configuration_tupe.TupeConfig(**config)  # refuses what this version does not compute
+    configuration_tupe.TupeConfig(**config)  # raises an error for fields that this version does not compute
     origin = config.get("fairseq") or {}
     fields = {ours: config[theirs] for ours, theirs in configuration_tupe.NAMES.items() if theirs in config}
     fields |= {name: value for name, value in config.items() if name in TupeConfig.__dataclass_fields__}
@@ -35,7 +35,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     state = {renamed(key, head, back=True): value.float() for key, value in tensors.items()}
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[_WORDS])))
     model = TupeModel.build_model(as_namespace(saved_config({"cfg": {"model": fields}}, folder)), task)
-    model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # the folder has no dictionary to compare
+    model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # without a dictionary to compare
     if (out := state.get(f"classification_heads.{head}.out_proj.weight")) is not None:
         model.register_classification_head(head, num_classes=len(out))
     if "span_head.weight" in state:

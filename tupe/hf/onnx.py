@@ -1,6 +1,6 @@
 """An exported model as one ONNX graph for any batch and length, checked against PyTorch before it is there.
 
-The finished position terms are one buffer of the graph, so none of their arithmetic is done at a call. Needs the extras
+The computed position terms are one buffer of the graph, so a call does not compute them. Needs the extras
 `transformers` and `onnx`.
 """
 
@@ -21,7 +21,7 @@ _OUTPUTS = {"TupeModel": [_FEATURES], "TupeForQuestionAnswering": ["start_logits
 
 
 class _Traced(nn.Module):
-    """The model with positional inputs and outputs, and with the vector of a text where the folder says how."""
+    """The model with positional inputs and outputs, and with the vector of a text if the folder describes it."""
 
     def __init__(self, model: nn.Module, outputs: list[str], pooling: Pooling | None) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def export_onnx(folder: Path) -> str:
         The largest difference of an output between onnxruntime and PyTorch over max(1, the largest), and the file.
 
     Raises:
-        UserError: the graph does not compute what the model computes.
+        UserError: the outputs of the graph differ from the model's.
     """
     import onnxruntime
 

@@ -1,4 +1,4 @@
-"""Heads beside the language model's, and how a model takes those of a checkpoint."""
+"""Classification and question-answering heads, and loading them from a checkpoint."""
 
 import logging
 import re
@@ -8,7 +8,7 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
-_BY_POSITION = ("span_head", "token_head")  # the second in older checkpoints alone
+_BY_POSITION = ("span_head", "token_head")  # the second only in older checkpoints
 #: Beginnings of the parameters' names of all heads.
 HEADS = ("classification_heads.", *(f"{head}." for head in _BY_POSITION))
 #: Beginning of those of the language model's head.
@@ -54,7 +54,7 @@ class SpanHead(nn.Linear):
 
 
 def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> None:
-    """Give a checkpoint's `state` the heads of `model`, whose names there begin with `prefix`.
+    """Complete a checkpoint's `state` with the heads of `model`, whose names there start with `prefix`.
 
     A head of the checkpoint is taken where the model has one of that name, kind and shape, or with
     `load_checkpoint_heads` gets one. Other heads of the model stay as they are, but for the pooler of an imported BERT:
@@ -76,7 +76,7 @@ def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> No
         own, theirs = module.state_dict(), saved.pop(path, None)
         if theirs is None:
             number = sum(map(torch.numel, own.values()))
-            _logger.info("the checkpoint has no %s: its %d parameters are new", path, number)
+            _logger.info("%s is not in the checkpoint: its %d parameters are new", path, number)
             own |= {part: t for part, t in pooler.items() if part in own and own[part].shape == t.shape}
         elif shapes(own) == shapes(theirs):
             own = theirs
@@ -84,7 +84,7 @@ def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> No
             _logger.warning("the model has another %s: the checkpoint's is left out", path)
         state.update({f"{prefix}{path}.{part}": tensor for part, tensor in own.items()})
     for path in saved:
-        _logger.warning("the model has no %s: the checkpoint's is left out", path)
+        _logger.warning("%s is not in the model: the checkpoint's is ignored", path)
 
 
 def shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:

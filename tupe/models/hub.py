@@ -24,7 +24,7 @@ from tupe.util import read_json
 
 
 class HubInterface(RobertaHubInterface):
-    """fairseq's interface for raw text: batches, vectors of texts, and words without special symbols."""
+    """fairseq's interface for raw text: batches, vectors of texts, and predictions without special symbols."""
 
     pooling = Pooling()
 
@@ -43,7 +43,7 @@ class HubInterface(RobertaHubInterface):
         return super().encode(sentence, *others, no_separator=no_separator)
 
     def decode(self, tokens: Tensor) -> str | list[str]:
-        """Decode a text, or the texts between separators; fairseq splits at two of them alone."""
+        """Decode a text, or the texts between separators; fairseq splits only at two of them."""
         if self.model.args.pair_separators == 1:
             repeats = 1 + tokens.eq(self.task.source_dictionary.eos()).long()
             repeats[-1] = 1
@@ -51,13 +51,13 @@ class HubInterface(RobertaHubInterface):
         return super().decode(tokens)
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
-        """Compute logarithms of the classes' probabilities; of a regression its value, of which they would be 0."""
+        """Compute logarithms of the classes' probabilities; of a regression its value."""
         regression = self.model.classification_heads[head].out_proj.out_features == 1
         return super().predict(head, tokens, return_logits or regression)
 
     @torch.no_grad()
     def sentence_vectors(self, sentences: Sequence[str]) -> Tensor:
-        """Return the vectors `(B, d)` of texts, pooled as the folder of the data says, by default their mean features.
+        """Return the vectors `(B, d)` of texts, pooled as in the folder of the data, by default their mean features.
 
         Longer texts are cut as sentence-transformers cuts them.
         """
@@ -71,9 +71,9 @@ class HubInterface(RobertaHubInterface):
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """Return the `topk` likeliest words in place of `<mask>`: the text with each, its probability, and the word.
+        """Return the `topk` likeliest tokens for `<mask>`: the text with each, its probability, and the token.
 
-        A word is a piece of the vocabulary, never a special symbol. Its probability is a share of all symbols.
+        A token is a piece of the vocabulary, never a special symbol. Its probability is over all symbols.
         """
         dictionary = self.task.source_dictionary
         before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split(MASK))
@@ -90,7 +90,7 @@ class HubInterface(RobertaHubInterface):
         return filled
 
     def _word(self, symbol: str) -> str:
-        """Return the text of a piece, after a space if it begins a word."""
+        """Return the text of a piece, after a space if it starts a word."""
         bpe = self.bpe.bpe if isinstance(self.bpe, ProcessedText) else self.bpe
         if isinstance(bpe, JsonBpe) and bpe.tokenizer.is_word_piece:
             return symbol[2:] if symbol.startswith("##") else f" {symbol}"
@@ -130,7 +130,7 @@ class ProcessedText:
 
 
 def data_folder(folder: Path, data: str | os.PathLike) -> Path:
-    """Return the folder of the dictionary; a name that begins with a dot is looked for from the checkpoint's folder."""
+    """Return the folder of the dictionary; a name that starts with a dot is relative to the checkpoint's folder."""
     return (folder if os.fspath(data).startswith(".") else Path()) / data
 
 
@@ -146,9 +146,9 @@ def text_processing(folder: Path) -> TextProcessing | None:
 def load_hub(
     folder: Path, checkpoint: str, data_name: str, bpe: str | None, process_text: bool, fields: Mapping[str, Any]
 ) -> HubInterface:
-    """Load a checkpoint as `TupeModel.from_pretrained` says; `fields` are the remaining keyword arguments."""
+    """Load a checkpoint for `TupeModel.from_pretrained`; `fields` are the remaining keyword arguments."""
     state = safe_load(folder / checkpoint)
-    saved_config(state, folder / checkpoint)  # ours: fairseq builds whatever a file names
+    saved_config(state, folder / checkpoint)  # fairseq would build any class
     data = data_folder(folder, data_name)
     options = {"load_checkpoint_heads": True, "sentencepiece_model": str(data / MODEL), **fields}
     named = fields.get("sentencepiece_model")

@@ -30,7 +30,7 @@ from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
 
-#: What an ELECTRA's checkpoint has beside the encoder of its discriminator.
+#: The parameters of an ELECTRA's checkpoint other than the encoder of its discriminator.
 ELECTRA_PARTS = ("generator.", "discriminator_head.")
 
 
@@ -132,7 +132,7 @@ class TupeModel(RobertaModel):
 
     @staticmethod
     def networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, ...]:
-        """Build what the constructor takes after `args`."""
+        """Build the constructor's arguments after `args`."""
         return (TupeLanguageModelEncoder(args, dictionary),)
 
     def forward(
@@ -152,10 +152,10 @@ class TupeModel(RobertaModel):
             return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
-            masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
-            num_tokens: number of tokens that are not padding, if the caller knows it: the device need not be asked,
+            masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` only of these.
+            num_tokens: number of tokens that are not padding, if known: this avoids waiting for the device,
                 and padding need not be computed (`--unpad`).
-            pairs: whether any sequence has two segments, if the caller knows it: the device need not be asked.
+            pairs: whether any sequence has two segments, if known: this avoids waiting for the device.
 
         Returns:
             The output, and a dictionary with `inner_states`.
@@ -178,7 +178,7 @@ class TupeModel(RobertaModel):
         self.classification_heads[name] = head
 
     def register_span_head(self) -> None:
-        """Add the head of extractive question answering, which `tupe_question_answering` asks for."""
+        """Add the head of extractive question answering, which `tupe_question_answering` needs."""
         self.span_head = SpanHead(self.args.encoder_embed_dim)
 
     def freeze_layers(self, number: int) -> None:
@@ -191,7 +191,7 @@ class TupeModel(RobertaModel):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Adapt a checkpoint's heads to this model's.
 
-        Pre-training from a checkpoint without a language-model head begins a new one. Fine-tuning goes on without.
+        Pre-training from a checkpoint without a language-model head starts a new one. Fine-tuning does without.
         """
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
@@ -221,15 +221,15 @@ class TupeModel(RobertaModel):
     ) -> HubInterface:
         """Load a checkpoint as a `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`).
 
-        Texts first go through the processing of the corpus, which the manifest beside the data describes.
+        Texts first go through the processing of the corpus, which the manifest of the data describes.
 
         Args:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: its name there.
             data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
             bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
-                `sentencepiece.bpe.model` lies beside the checkpoint or the data. A `tokenizer.json` of an imported
-                model that lies there, or is named, takes its place.
+                `sentencepiece.bpe.model` is in the checkpoint's folder or the data's. A `tokenizer.json` of an imported
+                model that is there, or is named, replaces it.
             process_text: false for text that is processed already.
         """
         folder, data = Path(model_name_or_path), os.fspath(data_name_or_path)
@@ -239,7 +239,7 @@ class TupeModel(RobertaModel):
 def architecture(cfg: DictConfig | Namespace, name: str) -> None:
     """Fill the empty fields of `cfg`, from the checkpoint `cfg.pretrained` if it is set, else by `name`, in place.
 
-    The trainer loads the weights of `pretrained` when the run begins, and saves the filled configuration without it.
+    The trainer loads the weights of `pretrained` when the run starts, and saves the filled configuration without it.
     """
     if getattr(cfg, "pretrained", None):
         saved = saved_config(safe_load(cfg.pretrained), cfg.pretrained)

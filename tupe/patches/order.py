@@ -46,7 +46,7 @@ def split_of(trainer: Trainer) -> dict[str, Any]:
 
 
 def _same_updates(began: dict[str, Any], split: dict[str, Any]) -> bool:
-    """Tell whether `split` has the updates of `began`. Batches that `max_tokens` limits can be cut, but not joined."""
+    """Return whether `split` has the updates of `began`. Batches limited by `max_tokens` can be cut, not joined."""
 
     def sizes(of: dict[str, Any]) -> list[list[int]]:
         return [[number * (of[size] or 0) for number in of[NUMBERS]] for size in ("batch_size", "max_tokens")]

@@ -1,7 +1,7 @@
 """Write a model that was pre-trained elsewhere as a corpus folder without training data, and its checkpoint.
 
 OUT/checkpoint.pt     of the plugin: `--restore-file`, fine-tuning, `TupeModel.from_pretrained`
-OUT/dict.txt          fairseq's dictionary, in our order
+OUT/dict.txt          fairseq's dictionary, in this plugin's order
 OUT/tokenizer.json    or `sentencepiece.bpe.model`
 OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT
 """
@@ -48,17 +48,17 @@ def import_model(
         folder: of fairseq or of Transformers.
         out: a new folder.
         head_name: the classification head to keep, of fairseq by its name; of Transformers, what to call it.
-        labels: names of the head's classes, where the folder does not say them.
-        pooler: keep the dense layer of Transformers' classification head, BERT's pooler, which begins that of a task.
+        labels: names of the head's classes, if the folder lacks them.
+        pooler: keep the dense layer of Transformers' classification head, BERT's pooler, which starts that of a task.
         with_tokenizer: write the tokenizer too.
-        bpe: the folder of a tokenizer of fairseq's that does not lie beside the model.
+        bpe: the folder of fairseq's tokenizer, if it is not in the model's.
         language: of the text.
 
     Returns:
-        What was done, a line each.
+        A line per step.
 
     Raises:
-        UserError: `out` exists, or the model computes what ours does not.
+        UserError: `out` exists, or the model computes something else.
     """
     check_new(out)
     if fairseq_folder(folder):
@@ -97,7 +97,7 @@ def import_model(
 
 
 def is_ours(folder: Path) -> bool:
-    """Tell whether `tupe export` wrote a folder."""
+    """Return whether `tupe export` wrote a folder."""
     return not fairseq_folder(folder) and read_json(folder / "config.json")["model_type"] == "tupe"
 
 
@@ -106,7 +106,7 @@ def fairseq_folder(folder: Path) -> bool:
 
 
 def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None) -> TupeModel:
-    """Build our model with the weights, those of a head by its name among them."""
+    """Build the model with the weights, also those of a head by its name."""
     fields = {**foreign.fields, "_name": foreign.name, "dictionary_sha256": dictionary_sha256(dictionary)}
     config = saved_config({"cfg": {"model": fields}}, foreign.kind)
     torch.manual_seed(1)
@@ -152,7 +152,7 @@ def _lines(foreign: Foreign, folder: Path, differences: dict[str, float]) -> lis
     f, symbols, pooling = foreign.fields, foreign.vocabulary.symbols, read_pooling(folder)
     filled = sum(name.startswith(FILLER) for name in symbols)
     moved = sum(row != place for place, row in enumerate(foreign.vocabulary.rows))
-    unused = f", of which {filled} have no text" * bool(filled)
+    unused = f", {filled} of them without text" * bool(filled)
     lines = [
         f"model: {foreign.kind} as {foreign.name}, {f['encoder_layers']} layers of width {f['encoder_embed_dim']}, "
         f"{f['encoder_attention_heads']} heads, {f['max_positions']} positions",

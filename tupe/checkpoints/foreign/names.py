@@ -1,4 +1,4 @@
-"""Names of parameters elsewhere -> ours. What a table does not name is left behind, and said."""
+"""Map parameter names of fairseq and Transformers to this plugin's; the rest is reported and dropped."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from tupe.models.heads import LM_HEAD
 
-#: Of our models.
+#: Of this plugin's models.
 ENCODER = "encoder.sentence_encoder."
 WORDS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "input_positions.weight"
 SEGMENTS = ENCODER + "input_segments.weight"
 OUTPUT = LM_HEAD + "weight"
-#: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.heads`).
+#: The dense layer of BERT's pooler, which a classification head starts with (`tupe.models.heads`).
 POOLER = "pooler."
 #: The classification head of an import, whatever it is called: the last part is `dense` or `out_proj`.
 HEAD = "classification_heads."
@@ -35,7 +35,7 @@ def todays(name: str) -> str:
 
 
 def from_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the parameters of fairseq's RoBERTa, of 2019 or today, under our names.
+    """Return the parameters of fairseq's RoBERTa, of 2019 or today, under this plugin's names.
 
     fairseq counts positions from 2, so that the first two rows of its table are never used.
     """
@@ -55,14 +55,14 @@ def from_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class Family(NamedTuple):
     """The names of a model of Transformers."""
 
-    base: str  # what comes before the encoder's names
-    layer: str  # what comes before the names of layer `{}`
+    base: str  # prefix of the encoder's names
+    layer: str  # prefix of the names of layer `{}`
     query_key_value: tuple[str, ...]  # which we have in one
-    of_layer: dict[str, str]  # the others of a layer -> ours within one
-    embeddings: dict[str, str]  # of the encoder, without positions and token types -> ours within it
-    lm_head: dict[str, str]  # outside the encoder -> ours within the language-model head
+    of_layer: dict[str, str]  # the others of a layer -> this plugin's
+    embeddings: dict[str, str]  # of the encoder, without positions and token types -> this plugin's
+    lm_head: dict[str, str]  # outside the encoder -> this plugin's, in the language-model head
     head: tuple[str, str]  # the two layers of the classification head
-    first_position: int | None  # the first word's row of the table of positions; `None`: that behind the padding's
+    first_position: int | None  # the row of position 0; `None`: the one after the padding's
 
 
 _BERT = Family(
@@ -200,10 +200,10 @@ FAMILIES = {
 
 
 def from_transformers(state: Mapping[str, Tensor], family: Family, layers: int, padding: int) -> dict[str, Tensor]:
-    """Return the parameters of a masked language model of Transformers under our names.
+    """Return the parameters of a masked language model of Transformers under this plugin's names.
 
-    The vector of token type 0, which every word of a single text gets, goes into the positions; the difference of the
-    other is that of our second segment. A model without absolute positions has both in its segments.
+    The vector of token type 0, which every token of a single text gets, is added to the positions; the difference of
+    the other is that of the second segment. A model without absolute positions has both in its segments.
 
     Args:
         state: the model's.

@@ -1,4 +1,4 @@
-"""What goes along as it is: copies of parameters, terms that start at zero, the scale of queries, heads in order."""
+"""Copy parameters between systems, start new terms at zero, scale queries, order heads."""
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ def head_axes(encoder: TupeLanguageModelEncoder) -> dict[str, int]:
 
 @torch.no_grad()
 def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[str]:
-    """Copy every parameter of `old` that `new` has too, and return the names of those that `new` has alone.
+    """Copy every parameter of `old` that `new` has too, and return the names of those that only `new` has.
 
     Where the layers of `old` share a term and those of `new` do not, each gets a copy.
     """
@@ -55,7 +55,7 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
                 state[f"sentence_encoder.{part}.{own}"].zero_()
     embeddings = inner.position_bias.embeddings
     if embeddings is not None and "sentence_encoder.position_bias.embeddings.table.weight" in names:
-        embeddings.layer_norm.weight.zero_()  # of table and gain the gain alone, or neither would ever learn
+        embeddings.layer_norm.weight.zero_()  # only the gain, because with a zero table too neither would learn
         for layer in inner.layers:  # a distance whose vector is zero still has the bias of the queries
             layer.self_attn.qkv_proj.bias[: layer.self_attn.qkv_proj.weight.shape[1]] *= 0.5
     if new.args.absolute == "low_rank_input" and "sentence_encoder.position_bias.absolute.key" in names:
@@ -64,7 +64,7 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
 
 @torch.no_grad()
 def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
-    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its words' logits are then those of `old`.
+    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its content logits are then those of `old`.
 
     `U^Q` of untied positions, which `old` has too, likewise by the ratio of their scales.
     """
@@ -82,7 +82,7 @@ def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
 def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) -> None:
     """Put head `order[h]` of a layer in place `h`: the rows of `W^Q, W^K, W^V`, the columns of `W^O`.
 
-    The layer computes what it did, where its heads share no term with other layers.
+    The layer computes what it did, if its heads do not share a term with other layers.
     """
     attention = encoder.sentence_encoder.layers[layer].self_attn
     width = attention.qkv_proj.weight.shape[1]
@@ -95,7 +95,7 @@ def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) 
 
 @torch.no_grad()
 def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
-    """Add the mean position `p~` to every word of `new`, as a constant that every input of `old` has.
+    """Add the mean position `p~` to every token embedding of `new`, a constant that every input of `old` has.
 
     The softmax of a tied output does not see it, whose logits all move by the same. `[CLS]`, which is always at
     position 0 and never predicted, keeps its own position.

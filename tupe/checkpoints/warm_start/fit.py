@@ -1,9 +1,9 @@
-r"""What positions at the input do in the attention of each layer, and its linear fits into the terms of a system.
+r"""The effect of added positions on the attention of each layer, and its linear fits into the terms of a system.
 
     p^_i   = E[x_i] - mean over i = 1 ... 63 of E[x_i]               x_i what W^Q sees in the layer, E over text
     T_ij   = ((p^_i W^Q + q~) . (p^_j W^K)) / sqrt(d_h)             per head, q~ = mean of x W^Q + b^Q
 
-`[CLS]` is always at position 0 and keeps its position as a part of its word, so `p^_0` is 0, and `T_i0` too. So a reset
+`[CLS]` is always at position 0 and keeps its position in its content, so `p^_0` is 0, and `T_i0` too. So a reset
 loses nothing if theta_2 is 0: its other effect, that of theta_1, is a constant in the row of `[CLS]`.
 
 A relative term has in row `k` of its table the least squares of `T`, up to a constant for each row of `T`:
@@ -24,8 +24,8 @@ from tupe.position.bias import PositionBias
 
 TOKENS = 8192  # of a batch
 _ROUNDS = 5  # how often each layer has its heads put in order
-_RIDGE = 1e-6  # of the mean square of what a matrix is inverted for
-_RESIDUAL = 0.01  # of what is wanted of positions, the part that a table may leave
+_RIDGE = 1e-6  # of the mean square of the right-hand side
+_RESIDUAL = 0.01  # fraction of the target that a table may leave
 
 
 @torch.no_grad()
@@ -59,10 +59,10 @@ def centred(logits: Tensor) -> Tensor:
 
 
 def agreeing_heads(logits: Tensor) -> Tensor:
-    """Order the heads of each layer by what they do, since heads of different layers have nothing in common.
+    """Order the heads of each layer by their logits, because heads of different layers have nothing in common.
 
     Each layer in turn has its heads assigned to the mean of the other layers' heads, by the squared distance of `T`,
-    `logits` `(L, H, n, n)`. The result says which head takes each place, `(L, H)`.
+    `logits` `(L, H, n, n)`. Returns the head of each place, `(L, H)`.
     """
     layers, heads = logits.shape[:2]
     flat = logits.flatten(2)
@@ -81,7 +81,7 @@ def agreeing_heads(logits: Tensor) -> Tensor:
 def fit(bias: PositionBias, logits: Tensor, table: Tensor) -> None:
     """Fit the terms of the attention, in place, to `logits`: `T` of each set of parameters, `(S, n, n)`.
 
-    An absolute term takes all, and a relative one beside it keeps its values. Terms without a linear fit stay as they
+    An absolute term takes all, and an additional relative one keeps its values. Terms without a linear fit stay as they
     are. The `table` of positions at the input, `(n, e)`, becomes that of untied positions.
     """
     first = 0 if bias.reset is None else 1
@@ -123,7 +123,7 @@ def _solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: 
     """Set the table, its norm to do nothing more, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
     A table whose rows are too much alike for that has random vectors of a tenth of their length added. Where there are
-    more positions than the table is wide, not all can have what is wanted: `query` and `key`, `(S, m, d_h)`, of the
+    more positions than the table is wide, not all can be matched: `query` and `key`, `(S, m, d_h)`, of the
     positions from `first` on, which is 1 where `[CLS]` does not count. The table of the positions is `(n, e)`.
     """
     for part in (term.layer_norm, term.query, term.key):

@@ -66,14 +66,14 @@ def warm_start(
     apart = difference(old, new.eval())
     if apart > EXACT and new.sentence_encoder.input_positions is None:
         into_words(old, new)
-        if sequences is not None and fields.absolute != "untied_cross":  # whose products have no linear fit
+        if sequences is not None and fields.absolute != "untied_cross":  # whose products cannot be fitted linearly
             _take_positions(old, new, sequences)
-    new.shown_as = full_name(fields)  # as `tupe.analysis.open_encoder` says of a model
+    new.shown_as = full_name(fields)  # as in `tupe.analysis.open_encoder`
     return Started(new, apart)
 
 
 def _take_positions(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
-    """Fit the terms of `new` to what the positions of `old` do in its attention."""
+    """Fit the terms of `new` to the effect of the positions of `old` on its attention."""
     logits, sharing = logits_of(old, sequences), new.args.sharing
     if sharing == "layer" and old.sentence_encoder.segment_attention is None:
         orders = agreeing_heads(logits)
@@ -87,7 +87,7 @@ def _take_positions(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder
 def checkpoint_weights(new: TupeLanguageModelEncoder, old: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
     """Return the parameters of a checkpoint of `new`, and the parts of `old` that are left behind, as heads of tasks.
 
-    BERT's pooler goes along, with which a task's head can begin.
+    BERT's pooler is kept, because a task's head can start with it.
     """
     weights = {f"encoder.{name}": tensor for name, tensor in new.state_dict().items()}
     others = {name: tensor for name, tensor in old.items() if not name.startswith("encoder.")}
@@ -108,7 +108,7 @@ def without_order(old: TupeLanguageModelEncoder) -> TupeLanguageModelEncoder:
 def closeness(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, text: Tensor, length: int) -> float:
     """Return the mean cosine of the features of `new` to those of `old`, at the tokens of `text` `(N,)`.
 
-    The text is cut into sequences of `length` tokens that begin with `[CLS]`, at most one batch of them.
+    The text is cut into sequences of `length` tokens that start with `[CLS]`, at most one batch of them.
     """
     number = min(TOKENS // length, len(text) // (length - 1)) or 1
     tokens = F.pad(text[: number * (length - 1)].view(number, -1), (1, 0), value=old.dictionary.bos())
