@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from lab.study import _SECONDS
 from tests.data.conftest import prepare_made
 from tests.samples import HEAD, write_checkpoint
 from tupe.analysis.checkpoint import open_encoder
@@ -21,7 +22,7 @@ def test_exact(tmp_path, capsys):
     assert main(["warm-start", str(path), "bert_r", "segment=per_head", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "bert_r_tiny segment=per_head" in printed
-    assert "exact: the features of both differ by at most" in printed
+    assert "exact: the features of both differ by at most" in printed and _SECONDS.search(printed)
     assert f"left behind, as what a task taught: classification_heads.{HEAD}" in printed
     assert f"tupe pretrain DATA --config continue --init-from {out}" in printed
     new = torch.load(out, weights_only=True)

@@ -1,6 +1,7 @@
 """Describe and convert models."""
 
 import shlex
+import time
 from pathlib import Path
 
 from typer import Argument, Option
@@ -100,8 +101,9 @@ def warm_start(
     if data is not None:
         stream = read_stream(old, data, split="train", most=sequences * (longest - 1))
         text = windows(stream, longest - 1, longest - 1, old.dictionary.bos())[:sequences]
+    begin = time.process_time()
     started = start(old, target, text, seed)
-    new = started.encoder
+    new, seconds = started.encoder, time.process_time() - begin
     print(f"{old.shown_as} to {full_name(new.args)}")
     if started.exact:
         print(f"exact: the features of both differ by at most {started.apart:.1e} of the largest")
@@ -116,7 +118,9 @@ def warm_start(
         for name, values in cosines.items():
             print(f"  {name:<14}" + "".join(f"{value:8.3f}" for value in values))
         better = all(best > max(others) for best, *others in zip(*cosines.values()))
-        print("better than both at every length" if better else "warning: not better than both: train on before use")
+        advice = "train on before use" if target.sharing == "none" else "sharing=none keeps more"
+        print("better than both at every length" if better else f"warning: not better than both: {advice}")
+    print(f"it took {seconds:.2f} s of the processor")  # as lab/study.py reads it
     weights, left = weights_of(new, opened.weights)
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
