@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tupe.checkpoints.warm_start.carry import into_words
+from tupe.checkpoints.warm_start.carry import into_words, position_weights
 from tupe.checkpoints.warm_start.fit import agreeing_heads, centred, fit, logits_of
 from tupe.checkpoints.warm_start.start import build, target_fields, warm_start, without_order
 from tupe.models.config import named
@@ -85,6 +85,8 @@ def test_a_constant_goes_into_the_words(make, tokens):
     still = without_order(old)
     new = build(target_fields(old, "t5", ["segment=none"]), 30).eval()
     with torch.no_grad():
+        table = old.sentence_encoder.input_positions.weight
+        still.sentence_encoder.input_positions.weight[1:] = position_weights(len(table)) @ table
         state = new.state_dict()
         for name, tensor in old.state_dict().items():
             if name in state:

@@ -16,7 +16,6 @@ ZERO = {
     "deberta": (),  # its table, see `start_at_zero`
     "fire": ("out_weight", "out_bias"),
 }
-USUAL = 64  # tokens
 
 
 def head_axes(encoder: TupeLanguageModelEncoder) -> dict[str, int]:
@@ -101,10 +100,13 @@ def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
     position 0 and never predicted, keeps its own position.
     """
     words, table = new.sentence_encoder.embed_tokens.weight, old.sentence_encoder.input_positions.weight
-    words += mean_position(old)
-    words[old.dictionary.bos()] += table[0] - mean_position(old)
+    mean = position_weights(len(table)) @ table
+    words += mean
+    words[old.dictionary.bos()] += table[0] - mean
 
 
-def mean_position(old: TupeLanguageModelEncoder) -> Tensor:
-    """Return `p~`, the mean of the positions that most texts have; with all of them, short texts change more."""
-    return old.sentence_encoder.input_positions.weight[1:USUAL].mean(0)
+def position_weights(length: int) -> Tensor:
+    """Return weights `(n,)` of positions for a mean: `1/i`, as if any length of text were as likely; 0 for `[CLS]`."""
+    weights = torch.arange(length).clamp(min=1).reciprocal()
+    weights[0] = 0
+    return weights / weights.sum()

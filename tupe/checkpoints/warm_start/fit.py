@@ -1,6 +1,6 @@
 r"""The effect of added positions on the attention of each layer, and its linear fits into the terms of a system.
 
-    p^_i   = E[x_i] - mean over i = 1 ... 63 of E[x_i]               x_i what W^Q sees in the layer, E over text
+    p^_i   = E[x_i] - mean of E[x_i], weighted by 1/i                x_i what W^Q sees in the layer, E over text
     T_ij   = ((p^_i W^Q + q~) . (p^_j W^K)) / sqrt(d_h)             per head, q~ = mean of x W^Q + b^Q
 
 `[CLS]` is always at position 0 and keeps its position in its content, so `p^_0` is 0, and `T_i0` too. So a reset
@@ -16,7 +16,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from tupe.checkpoints.warm_start.carry import USUAL
+from tupe.checkpoints.warm_start.carry import position_weights
 from tupe.encoder.layer import Layer
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import LowRankAbsolute, Reset, UntiedAbsolute
@@ -37,7 +37,7 @@ def logits_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Tensor:
         seen = [_what_attention_sees(layer, x) for layer, x in zip(inner.layers, states)]
         sums = sums + torch.stack([x.double().sum(0) for x in seen])
     means = (sums / len(sequences)).float()  # L n d
-    mean = means[:, 1:USUAL].mean(1, keepdim=True)
+    mean = (position_weights(means.shape[1]) @ means).unsqueeze(1)  # L 1 d
     hidden = means - mean
     hidden[:, 0] = 0
     logits = []
