@@ -52,9 +52,7 @@ def test_data_are_what_the_files_say(text, prepare, tmp_path, capsys):
     source[7], target[9], target[11] = "", "", "ein " * 30
     valid = (["the dog", "", "a  man"], ["der Hund", "", "ein Mann"])
     files = text("train", source, target, packed=True), text("valid", *valid), text("test", *valid)
-    assert (
-        prepare("--train", files[0], "--valid", files[1], "--test", files[2], "--test", files[1], "--max-ratio", 2) == 0
-    )
+    assert prepare("--train", files[0], "--valid", files[1], "--test", f"{files[2]},{files[1]}", "--max-ratio", 2) == 0
     out, encode = tmp_path / "out", open_tokenizer(tmp_path / "out/sentencepiece.bpe.model")
     dropped = (7, 9, 11)
     expected = {

@@ -12,12 +12,18 @@ from itertools import islice
 from multiprocessing.connection import wait
 from typing import Any
 
+from tupe.util import available_cores
+
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 @contextlib.contextmanager
-def pool(workers: int) -> Iterator[Map]:
-    """Yield a `map` over `workers` processes, in order, which reads few items ahead; one worker is this process."""
+def pool(workers: int = 0) -> Iterator[Map]:
+    """Yield a `map` over `workers` processes, in order, which reads few items ahead; one worker is this process.
+
+    Without a number there is a process for each core.
+    """
+    workers = workers or available_cores()
     if workers == 1:
         yield map
         return
@@ -53,3 +59,8 @@ def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     items = iter(items)
     while batch := list(islice(items, size)):
         yield batch
+
+
+def counted(counts: dict[str, int]) -> str:
+    """Write counts as "2 pairs, 1 dropped"."""
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items())

@@ -14,13 +14,14 @@ Windows are made when a split is read, so their length and stride can be chosen 
 
 import json
 import shutil
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -28,11 +29,11 @@ from tqdm import tqdm
 from tupe.data.binary import writer
 from tupe.data.documents import open_packed, unchanged
 from tupe.data.manifest import REPORT, Manifest, checksums
-from tupe.data.parallel import Map, batches
-from tupe.data.scores import Tokens, scores
+from tupe.data.parallel import Map, batches, counted, pool
+from tupe.data.scores import Tokens, scores, tokens
 from tupe.data.text import KEEP_WHITE_SPACE, LINE_STAGES, REPAIR, mark, repaired
 from tupe.data.tokenizers import UNKNOWN_NUMBER, Pieces, read_symbols
-from tupe.util import UserError, atomic, read_json, run_folder, sha256, write_json
+from tupe.util import UserError, atomic, labelled, read_json, run_folder, sha256, write_json
 
 EXAMPLES, QUESTIONS = "examples.npy", "questions.json"
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
@@ -99,16 +100,25 @@ def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Token
     return {name: 100 * value / len(questions) for name, value in zip(("exact_match", "f1"), sums)}
 
 
-def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], str]:
-    """Return the scores of `{id: text}` in a file of JSON, and a warning if predictions are missing.
-    Without any answer there are no scores.
+def qa_score(
+    reference: Path, predictions: Path, *, rules: Literal["squad", "mlqa"] = "squad", language: str = "en"
+) -> str:
+    """Score answers by the official rules of SQuAD or MLQA: exact match and F1 in percent, as JSON.
+
+    XQuAD and TyDiQA-GoldP are scored by SQuAD's rules. Files may be compressed (.xz, .gz, .bz2).
+
+    Args:
+        reference: Questions with their answers, JSON of SQuAD's form.
+        predictions: JSON with a text for each id.
+        rules: Rules by which answers are scored.
+        language: Language of the text.
     """
     paragraphs, predicted = read(reference), read_packed_json(predictions)
     ids = {question.id for paragraph in paragraphs for question in paragraph.questions}
-    said = ""
     if missing := ids - predicted.keys():
         said = f"{len(missing)} question(s) without a prediction count 0, such as {min(missing)}"
-    return score(paragraphs, predicted, of), said
+        print(f"warning: {said}", file=sys.stderr)
+    return json.dumps(score(paragraphs, predicted, tokens(rules, language)))
 
 
 class Encoder:
@@ -155,37 +165,51 @@ def encoder_of(corpus: Path) -> Encoder:
     return Encoder(Manifest.load(corpus))
 
 
-def prepare(
-    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map
-) -> dict[str, dict[str, Any]]:
-    """Add the splits to the folder `out`, but those that are there already.
+def prepare_qa(
+    files: Sequence[str],
+    corpus: Path,
+    out: Path,
+    *,
+    rules: Literal["squad", "mlqa"] = "squad",
+    language: str = "en",
+    workers: int = 0,
+) -> str:
+    """Prepare extractive question answering (SQuAD v1.1, MLQA, XQuAD, TyDiQA-GoldP) with the vocabulary of a corpus.
 
-    The splits are `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; their files are SQuAD's JSON.
-    `rules`, `squad` or `mlqa`, score the answers. `language` is that of contexts whose split does not name its own.
+    The splits are train, valid, valid1, ..., test, and test-de, test-fr, ... of a language. Those that are in OUT
+    already are kept. Files may be compressed (.xz, .gz, .bz2).
 
-    Returns:
-        The report of each split.
+    tupe prepare-qa train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json data/wiki data/squad
+
+    Args:
+        files: SPLIT=FILE, JSON of SQuAD's form.
+        corpus: Prepared corpus, or an imported model.
+        out: Folder to write.
+        rules: Rules by which answers are scored.
+        language: Language of contexts whose split does not name its own.
+        workers: Processes; all cores by default.
 
     Raises:
         UserError: `out` was made with another corpus or rules, or a split of it from another file.
     """
-    encoder_of(corpus.folder)  # raises here, before anything is written
-    with run_folder(out, {**corpus.described(), "rules": rules}):
-        reports = {}
-        for split, path in files.items():
+    manifest, lines = Manifest.load(corpus), []
+    encoder_of(manifest.folder)  # raises here, before anything is written
+    with run_folder(out, {**manifest.described(), "rules": rules}), pool(workers) as map_:
+        for split, path in labelled(files):
             own = split.removeprefix("test-") if split.startswith("test-") else language
             about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": own}
             if not (out / split).exists():
                 with atomic(out / split) as part, unchanged([path]):
-                    _write_split(split, path, corpus, about, part, map_)
+                    _write_split(split, path, manifest, about, part, map_)
 
-            reports[split] = report = read_json(out / split / REPORT)
+            report = read_json(out / split / REPORT)
             if any(report[name] != about[name] for name in ("sha256", "language")):
                 raise UserError(
                     f"{out / split} was made from {report['file']} in {report['language']}. Delete it first."
                 )
-        shutil.copyfile(corpus.dictionary, out / corpus.dictionary.name)
-        return reports
+            lines.append(f"{split:<8} {report['kept']:,} kept: {counted(report['counts'])}")
+        shutil.copyfile(manifest.dictionary, out / manifest.dictionary.name)
+    return "\n".join([*lines, f"data: {out}"])
 
 
 def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str], out: Path, map_: Map) -> None:

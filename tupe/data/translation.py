@@ -8,20 +8,22 @@ next to the binary data, `text/test.de`, as the reference of sacreBLEU.
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 
 from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import open_packed, unchanged
 from tupe.data.manifest import NAME, checksums
-from tupe.data.parallel import Map, batches
+from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import unescape
-from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, train, write_dictionary
+from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, write_dictionary
+from tupe.data.tokenizers import train as train_model
 from tupe.util import read_json, run_folder, sha256, write_json
 
 _BATCH = 1000  # pairs that a process gets at a time
@@ -41,33 +43,59 @@ class Settings:
     max_ratio: float  # how many times as long as the other a side of a training pair may be
 
 
-def prepare(out: Path, prefixes: dict[str, list[str]], settings: Settings, map_: Map) -> dict:
-    """Make the folder of a translation task, unless it is done.
+def prepare_translation(
+    source: str,
+    target: str,
+    out: Path,
+    *,
+    train: str,
+    valid: str,
+    test: Sequence[str] = (),
+    vocab_size: int = 32_000,
+    model_type: Literal["bpe", "unigram"] = "bpe",
+    lower_case: bool = False,
+    max_tokens: int = 250,
+    max_ratio: float = 1.5,
+    workers: int = 0,
+) -> str:
+    """Prepare parallel text: one joint SentencePiece model, fairseq's binary data and a manifest.
 
-    The splits are `train`, `valid` and `test`; a second test file becomes `test1`. The prefix `data/train` means
-    `data/train.en` and `data/train.de`, which gzip, xz or bzip2 may pack.
+    Training pairs are cleaned by length and ratio; validation and test data stay as they are. Files may be compressed
+    (.xz, .gz, .bz2). The prefix `data/train` means `data/train.en` and `data/train.de`.
 
-    Returns:
-        The content of `manifest.json`: `settings`, `files` with the checksums of the inputs, and `splits` with counts.
+    tupe prepare-translation en de OUT --train data/train --valid data/val --test data/test_2016
+
+    Args:
+        source: Language that is translated, as its files end: en.
+        target: Language of the translations: de.
+        out: Folder to write.
+        train: Training data without the ending: data/train.
+        valid: Validation data.
+        test: Test data; the second becomes test1.
+        vocab_size: Symbols of both languages.
+        model_type: Kind of SentencePiece model.
+        lower_case: Fold case in the SentencePiece model.
+        max_tokens: Tokens of the longest training side.
+        max_ratio: Highest ratio of the lengths of a training pair.
+        workers: Processes; all cores by default.
 
     Raises:
         UserError: `out` was begun with other files or settings.
         ValueError: two files have different numbers of lines.
     """
-    splits = {
-        f"{split}{number or ''}": [_find(prefix, language) for language in settings.languages]
-        for split, named in prefixes.items()
-        for number, prefix in enumerate(named)
-    }
+    settings = Settings((source, target), vocab_size, model_type, lower_case, max_tokens, max_ratio)
+    named = {"train": train, "valid": valid, **{f"test{number or ''}": prefix for number, prefix in enumerate(test)}}
+    splits = {name: [_find(prefix, language) for language in settings.languages] for name, prefix in named.items()}
     with unchanged(itertools.chain(*splits.values())):
         files = {name: {file.name: sha256(file) for file in pair} for name, pair in splits.items()}
         known = {"settings": asdict(settings), "files": files}
-        with run_folder(out, {**asdict(settings), "files": files}):
+        with run_folder(out, {**asdict(settings), "files": files}), pool(workers) as map_:
             if not (out / NAME).exists():
                 _vocabulary(out, splits["train"], settings)
                 counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
                 write_json(out / NAME, {**known, "splits": counts, "checksums": checksums(out)})
-    return read_json(out / NAME)
+    lines = [f"{name:<6} {counted(counts)}" for name, counts in read_json(out / NAME)["splits"].items()]
+    return "\n".join([*lines, f"data: {out}"])
 
 
 def _find(prefix: str, language: str) -> Path:
@@ -95,7 +123,7 @@ def _vocabulary(out: Path, files: list[Path], settings: Settings) -> None:
     step = max(1, -(-size // SAMPLE_BYTES[settings.model_type]))  # every how many lines
     both_sides = itertools.chain.from_iterable(pairs(*files))
     sample = itertools.islice((line for line in both_sides if line), 0, None, step)
-    train(sample, out / MODEL, settings.vocab_size, settings.model_type, settings.lower_case, ())
+    train_model(sample, out / MODEL, settings.vocab_size, settings.model_type, settings.lower_case, ())
     write_dictionary(out / MODEL, out / DICTIONARY)
     for language in settings.languages:
         shutil.copyfile(out / DICTIONARY, out / f"dict.{language}.txt")

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache, partial
@@ -13,9 +13,9 @@ from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import unchanged
-from tupe.data.glue.tasks import MANIFEST, Split, Task, fields_of
+from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_tasks
 from tupe.data.manifest import Manifest, checksums
-from tupe.data.parallel import Map, batches
+from tupe.data.parallel import Map, batches, pool
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, Tokenizer, read_symbols
 from tupe.util import UserError, atomic, read_json, sha256, write_json
@@ -87,37 +87,58 @@ def files_of(task: Task, glue: Path) -> dict[Split, Path]:
     return found
 
 
-def prepare(tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, map_: Map) -> Iterator[str]:
-    """Write `out/<task>` of each task: `input0`, for pairs `input1`, `label`, and `manifest.json`.
+def prepare_glue(
+    glue: Path, corpus: Path, names: Sequence[str], out: Path, *, tasks: Path | None = None, workers: int = 0
+) -> str:
+    """Prepare tasks of GLUE, or of your own, with the text processing and vocabulary of a corpus.
 
-    A task that was made from the same files and corpus is not made again.
+    OUT gets for each task `input0`, for pairs `input1`, `label`, and `manifest.json`. A task that was made from the
+    same files and corpus is not made again.
 
-    Yields:
-        For each file a line with the numbers of its rows.
+    tupe prepare-glue glue_data data/wiki CoLA STS-B data/glue
+
+    Args:
+        glue: GLUE's download: CoLA/train.tsv and so on; or files of your own.
+        corpus: Prepared corpus, or an imported model.
+        names: Tasks; all in GLUE by default.
+        out: Folder that gets a folder per task.
+        tasks: YAML file of tasks of your own, whose files are in GLUE.
+        workers: Processes; all cores by default.
     """
-    found = [(task, files_of(task, glue)) for task in tasks]  # all, before the first is written
-    for task, files in found:
-        path = out / task.name / MANIFEST
-        content = read_json(path) if path.is_file() else {}
+    known, manifest = read_tasks(tasks, glue) if tasks else TASKS, Manifest.load(corpus)
+    chosen = [known[name] for name in names] or [task for task in known.values() if present(task, glue)]
+    if not names and len(chosen) < len(known):
+        print(f"not in {glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
+    found = [(task, files_of(task, glue)) for task in chosen]  # all, before the first is written
+    with pool(workers) as map_:
+        for task, files in found:
+            path = out / task.name / MANIFEST
+            content = read_json(path) if path.is_file() else {}
 
-        with unchanged(files.values()):
-            named = {
-                split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
-                for split, file in files.items()
-            }
-            made_of = {"files": named, **corpus.described()}
-            if content.get("made_of") != made_of:
-                with atomic(path.parent, overwrite=bool(content)) as part:
-                    splits = {
-                        split.name: _write(part, task, split, file, corpus, map_) for split, file in files.items()
-                    }
-                    content = {"task": asdict(task), "made_of": made_of, "splits": splits, "checksums": checksums(part)}
-                    write_json(part / MANIFEST, content)
+            with unchanged(files.values()):
+                named = {
+                    split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
+                    for split, file in files.items()
+                }
+                made_of = {"files": named, **manifest.described()}
+                if content.get("made_of") != made_of:
+                    with atomic(path.parent, overwrite=bool(content)) as part:
+                        splits = {
+                            split.name: _write(part, task, split, file, manifest, map_) for split, file in files.items()
+                        }
+                        content = {
+                            "task": asdict(task),
+                            "made_of": made_of,
+                            "splits": splits,
+                            "checksums": checksums(part),
+                        }
+                        write_json(part / MANIFEST, content)
 
-        for split in files:
-            numbers = ", ".join(f"{number:,} {what}" for what, number in content["splits"][split.name].items())
-            published = f"; the published file has {split.rows:,}" if split.rows else ""
-            yield f"{task.name:<6} {split.name:<6} rows: {numbers}{published}"
+            for split in files:
+                numbers = ", ".join(f"{number:,} {what}" for what, number in content["splits"][split.name].items())
+                published = f"; the published file has {split.rows:,}" if split.rows else ""
+                print(f"{task.name:<6} {split.name:<6} rows: {numbers}{published}", flush=True)
+    return f"data: {out}"
 
 
 def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest, map_: Map) -> Counter:
