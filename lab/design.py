@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import omegaconf
 from omegaconf import OmegaConf
 
-from tupe.systems import DESCRIPTIONS
+from tupe.systems import PAPER_NAMES
 from tupe.util import config_dir
 
 #: fairseq's own model, which checks the baseline `BERT-A` by other code.
@@ -101,7 +101,7 @@ class Design:
     def label(self, name: str) -> str:
         row = self.systems.get(name)  # a table may name a baseline that this study lacks
         model = self.model(name)
-        return row.label if row is not None and row.label else DESCRIPTIONS.get(model, (model,))[0]
+        return row.label if row is not None and row.label else PAPER_NAMES.get(model, model)
 
     def model(self, name: str) -> str:
         """Return the system of `tupe systems` that a row compares."""

@@ -17,7 +17,7 @@ from tupe.analysis.curves import read_log
 from tupe.analysis.page import write_page
 from tupe.analysis.text import read_tokens
 from tupe.models import TupeModel
-from tupe.systems import ALIASES, DESCRIPTIONS
+from tupe.systems import ALIASES, PAPER_NAMES
 from tupe.util import read_json
 
 CHECKPOINT = "checkpoint_last.pt"  # not the best one: all systems get the same number of updates
@@ -73,7 +73,7 @@ def main(out: str, *models: str) -> None:
 def label(model: str) -> str:
     """Return the paper's name for the system of a named model: `tupe_tiny` is `TUPE-R`."""
     system = model.rpartition("_")[0]
-    return DESCRIPTIONS[ALIASES.get(system, system)][0]
+    return PAPER_NAMES[ALIASES.get(system, system)]
 
 
 def _markdown(rows: list) -> str:

@@ -108,60 +108,38 @@ def _system(absolute: str, relative: str, reset: str = "none", **others: str | i
     return {"absolute": absolute, "relative": relative, "reset": reset, **usual, **others}
 
 
-#: system -> fields of its position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4; then
-#: terms of later papers, alone and with TUPE's.
-SYSTEMS: dict[str, Fields] = {
-    "tupe_r": _system("untied", "bucketed", "paper"),
-    "tupe_a": _system("untied", "none", "paper"),
-    "tupe_a_tie_cls": _system("untied", "none"),
-    "bert_a": _system("input", "none"),
-    "bert_r": _system("input", "bucketed"),
-    "bert_ad": _system("untied_cross", "none"),
-    "t5": _system("none", "bucketed", segment="input"),
-    "shaw": _system("none", "shaw", segment="input", sharing="none"),
-    "deberta": _system("none", "deberta", segment="input", relative_buckets=256, relative_max_distance=512),
-    "diet_rel": _system("none", "unbinned", segment="per_head", sharing="none"),
-    "diet_abs": _system("low_rank", "none", segment="per_head", position_rank=128),
-    "linformer": _system("input", "none", segment="input", linformer_k=32),
-    "diet_abs_lin": _system("low_rank", "none", segment="input", position_rank=64, linformer_k=32),
-    "alibi": _system("none", "alibi", segment="input", relative_sides="symmetric"),
-    "alibi_learned": _system("none", "alibi", segment="input", relative_sides="learned"),
-    "bialibi": _system("none", "alibi", "paper", segment="input", relative_sides="learned"),
-    "kerple": _system("none", "kerple", segment="input"),
-    "fire": _system("none", "fire", segment="input"),
-    "tupe_a_kerple": _system("untied", "kerple", "paper"),
-    "rope": _system("none", "none", segment="input", rotary_dims=-1),
-    "tupe_a_rope": _system("untied", "none", "paper", rotary_dims=-1),
-    "pope": _system("none", "pope", segment="input"),
-    "dual_triangle": _system("none", "dual_triangle", segment="input"),
+#: system -> its name in the papers, and fields of its position encoding; `tupe describe` prints its logit. Sources:
+#: TUPE, section 4 and its ablation; DIET, sections 3 and 4; then terms of later papers, alone and with TUPE's.
+_NAMED: dict[str, tuple[str, Fields]] = {
+    "tupe_r": ("TUPE-R", _system("untied", "bucketed", "paper")),
+    "tupe_a": ("TUPE-A", _system("untied", "none", "paper")),
+    "tupe_a_tie_cls": ("TUPE-A^tie-cls", _system("untied", "none")),
+    "bert_a": ("BERT-A", _system("input", "none")),
+    "bert_r": ("BERT-R", _system("input", "bucketed")),
+    "bert_ad": ("BERT-A^d", _system("untied_cross", "none")),
+    "t5": ("Raffel et al.", _system("none", "bucketed", segment="input")),
+    "shaw": ("Shaw et al.", _system("none", "shaw", segment="input", sharing="none")),
+    "deberta": (
+        "DeBERTa",
+        _system("none", "deberta", segment="input", relative_buckets=256, relative_max_distance=512),
+    ),
+    "diet_rel": ("DIET-REL", _system("none", "unbinned", segment="per_head", sharing="none")),
+    "diet_abs": ("DIET-ABS", _system("low_rank", "none", segment="per_head", position_rank=128)),
+    "linformer": ("Linformer", _system("input", "none", segment="input", linformer_k=32)),
+    "diet_abs_lin": ("DIET-ABS^LIN", _system("low_rank", "none", segment="input", position_rank=64, linformer_k=32)),
+    "alibi": ("ALiBi, symmetric", _system("none", "alibi", segment="input", relative_sides="symmetric")),
+    "alibi_learned": ("ALiBi, learned slopes", _system("none", "alibi", segment="input", relative_sides="learned")),
+    "bialibi": ("BiALiBi", _system("none", "alibi", "paper", segment="input", relative_sides="learned")),
+    "kerple": ("KERPLE-log", _system("none", "kerple", segment="input")),
+    "fire": ("FIRE", _system("none", "fire", segment="input")),
+    "tupe_a_kerple": ("TUPE-A with KERPLE-log", _system("untied", "kerple", "paper")),
+    "rope": ("RoPE", _system("none", "none", segment="input", rotary_dims=-1)),
+    "tupe_a_rope": ("TUPE-A with RoPE", _system("untied", "none", "paper", rotary_dims=-1)),
+    "pope": ("PoPE", _system("none", "pope", segment="input")),
+    "dual_triangle": ("Dual Triangle Attention", _system("none", "dual_triangle", segment="input")),
 }
-
-#: system -> its name in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
-DESCRIPTIONS: dict[str, tuple[str, str]] = {
-    "tupe_r": ("TUPE-R", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + T5 relative)"),
-    "tupe_a": ("TUPE-A", "content/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
-    "tupe_a_tie_cls": ("TUPE-A^tie-cls", "content/sqrt(2d) + untied absolute/sqrt(2d)"),
-    "bert_a": ("BERT-A", "content/sqrt(d), positions added to the embeddings"),
-    "bert_r": ("BERT-R", "content/sqrt(d) + T5 relative, positions added to the embeddings"),
-    "bert_ad": ("BERT-A^d", "all four products of content and untied positions/sqrt(4d)"),
-    "t5": ("Raffel et al.", "content/sqrt(d) + T5 relative"),
-    "shaw": ("Shaw et al.", "(content + x_i W^Q . a[j - i])/sqrt(d), distances clipped"),
-    "deberta": ("DeBERTa", "(content + x_i W^Q . P[i - j] W^K + x_j W^K . P[i - j] W^Q)/sqrt(3d), no EMD"),
-    "diet_rel": ("DIET-REL", "content/sqrt(d) + R[j - i] + segments, in each layer its own"),
-    "diet_abs": ("DIET-ABS", "content/sqrt(d) + P_Q[i] . P_K[j] + segments"),
-    "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the embeddings"),
-    "diet_abs_lin": ("DIET-ABS^LIN", "x_i W^Q ((E x)_j W^K)^T/sqrt(d) + P_Q[i] . P_K[j]"),
-    "alibi": ("ALiBi, symmetric", "content/sqrt(d) - m |j - i|, m fixed"),
-    "alibi_learned": ("ALiBi, learned slopes", "content/sqrt(d) - m |j - i|, m learned per side"),
-    "bialibi": ("BiALiBi", "content/sqrt(d) + reset(-m |j - i|), m learned per side"),
-    "kerple": ("KERPLE-log", "content/sqrt(d) - p log(1 + a |j - i|), p and a learned per side"),
-    "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learned"),
-    "rope": ("RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d), R_i rotates by angles of position i"),
-    "tupe_a_rope": ("TUPE-A with RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
-    "pope": ("PoPE", "sum_c softplus(x_i W^Q)_c softplus(x_j W^K)_c cos((j - i) theta_c + delta_c)/sqrt(d)"),
-    "dual_triangle": ("Dual Triangle Attention", "content/sqrt(d), j <= i in half of the heads, j >= i in the others"),
-    "tupe_a_kerple": ("TUPE-A with KERPLE-log", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + KERPLE-log)"),
-}
+PAPER_NAMES = {system: paper for system, (paper, _) in _NAMED.items()}
+SYSTEMS = {system: fields for system, (_, fields) in _NAMED.items()}
 
 
 #: Fields of the reach of a term: with other numbers a system keeps its name.

@@ -36,7 +36,7 @@ import torch.nn.functional as F
 from measured import machine, parse, quartiles, seconds, spread, turns
 from torch import Tensor, nn
 
-from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
+from tupe.systems import ALIASES, PAPER_NAMES, SIZES, SYSTEMS
 
 MODES = ("training", "inference")
 OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
@@ -254,7 +254,7 @@ def shown(rival: str) -> str:
     names |= {"roberta": "RoBERTa, fairseq's", "roberta_fused": "RoBERTa, fairseq's, fused_adamw"}
     if rival in names:
         return names[rival]
-    return f"{DESCRIPTIONS[ALIASES.get(rival, rival)][0]}, ours"
+    return f"{PAPER_NAMES[ALIASES.get(rival, rival)]}, ours"
 
 
 def table(records: list[dict[str, Any]]) -> str:

@@ -8,12 +8,12 @@ import torch
 from tupe.cli.main import main
 from tupe.models.config import TupeConfig
 from tupe.models.describe import equation, system, with_fields
-from tupe.systems import DESCRIPTIONS, SYSTEMS
+from tupe.systems import PAPER_NAMES, SYSTEMS
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_knows_itself(name):
-    assert system(with_fields(f"{name}_tiny", [])) == DESCRIPTIONS[name][0]
+    assert system(with_fields(f"{name}_tiny", [])) == PAPER_NAMES[name]
 
 
 CONTENT = "(x_i W^Q)(x_j W^K)^T"

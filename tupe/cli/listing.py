@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import EnumMeta
 from typing import Literal
 
-from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, ELECTRA_SIZES, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEMS
+from tupe.systems import ALIASES, ELECTRA, ELECTRA_SIZES, PAPER_NAMES, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEMS
 
 #: Kind of models -> the prefix of their names, their systems and sizes.
 KINDS = {
@@ -12,7 +12,7 @@ KINDS = {
     "electra": (ELECTRA, SYSTEMS, ELECTRA_SIZES),
     "translation": ("seq2seq_", SEQ2SEQ_SYSTEMS, SEQ2SEQ_SIZES),
 }
-_FIELDS = ("absolute", "relative", "reset", "segment", "sharing")
+_FIELDS = ("absolute", "relative", "reset", "segment", "sharing", "rotary_dims")
 
 
 def systems(
@@ -20,7 +20,8 @@ def systems(
 ) -> None:
     """Print the named systems with their fields.
 
-    The models are SYSTEM_SIZE, electra_SYSTEM_SIZE with a generator, and seq2seq_SYSTEM_SIZE for translation.
+    The models are SYSTEM_SIZE, electra_SYSTEM_SIZE with a generator, and seq2seq_SYSTEM_SIZE for translation;
+    `tupe describe` prints the logit of a model.
 
     tupe systems --parameters
 
@@ -33,11 +34,8 @@ def systems(
         print_flags()
         return
     prefix, named, sizes = KINDS[kind]
-    rows = [("system", "paper", *_FIELDS, "logit")]
-    for name, row in named.items():
-        paper, logit = DESCRIPTIONS.get(name, ("", ""))
-        rows.append((prefix + name, paper, *(row[field] for field in _FIELDS), logit))
-    _print_aligned(rows)
+    rows = [(prefix + name, PAPER_NAMES.get(name, ""), *map(row.get, _FIELDS)) for name, row in named.items()]
+    _print_aligned([("system", "paper", *_FIELDS), *rows])
     for alias, name in ALIASES.items() if kind == "encoder" else ():
         print(f"{alias} is another name of {name}")
     shown = "{encoder_layers} x {encoder_embed_dim}, {encoder_attention_heads} heads"

@@ -10,7 +10,7 @@ from tupe.encoder.build import num_products
 from tupe.models.config import NAMED, named
 from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import as_namespace
-from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, TRANSLATORS, system_fields, system_of
+from tupe.systems import CHOICES, IN_LAYER, PAPER_NAMES, TRANSLATORS, system_fields, system_of
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
@@ -56,7 +56,7 @@ def _equation(side: str, args: Namespace) -> str:
 def system(args: Namespace) -> str:
     """Return the papers' name of the system of these fields, or that no paper names it."""
     name = system_of(vars(args))
-    return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
+    return PAPER_NAMES[name] if name else "a combination that no paper names"
 
 
 def full_name(args: Namespace) -> str:
