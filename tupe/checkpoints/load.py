@@ -48,15 +48,15 @@ class Checkpoint:
         """The parameters of the model by name."""
         return self.state["model"]
 
-    def model(self, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
-        """Build the model on the CPU, and its task with `settings` replaced; `data` has dictionaries and classes.
+    def model(self, data: Path) -> tuple[nn.Module, FairseqTask]:
+        """Build the model on the CPU, and its task; `data` has dictionaries and classes.
 
         A training leaves checksums of these in the checkpoint, and `tupe import` the labels in its folder.
 
         Raises:
             UserError: they differ, or the file lacks a head that the task needs, which would predict at random.
         """
-        task = setup_task(OmegaConf.create({**self.task, "data": str(data), **settings}), from_checkpoint=True)
+        task = setup_task(OmegaConf.create({**self.task, "data": str(data)}), from_checkpoint=True)
         trained, beside = trained_with(self.state["cfg"]), self.path.with_name("label") / "dict.txt"
         if trained.get("labels_sha256") is None and beside.is_file():
             trained["labels_sha256"] = labels_sha256(Dictionary.load(str(beside)))

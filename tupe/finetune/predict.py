@@ -11,26 +11,19 @@ from tqdm import tqdm
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.data.glue.tasks import Split, Task, prepared_task
-from tupe.finetune.answers import BATCH, load, predict_answers
+from tupe.data.questions import score
+from tupe.finetune.answers import BATCH, answers
+from tupe.tasks.question_answering import TupeQuestionAnsweringTask
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
-from tupe.util import atomic, check_new
+from tupe.util import atomic, check_new, write_json
 
 
-def predict(
-    checkpoint: Path,
-    data: Path,
-    out: Path,
-    *,
-    splits: Sequence[str] = (),
-    doc_stride: int | None = None,
-    max_query: int | None = None,
-    max_answer: int | None = None,
-) -> dict[Path, dict[str, float]]:
+def predict(checkpoint: Path, data: Path, out: Path, *, splits: Sequence[str] = ()) -> dict[Path, dict[str, float]]:
     """Predict test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
 
     OUT gets TASK.tsv for texts, and SPLIT.json for questions. The scores are printed where the labels or answers are
-    known. MNLI has two files, and its model predicts AX. XNLI has one per language,
-    `test-de.tsv`, or without tests those of its development sets.
+    known. MNLI has two files, and its model predicts AX. XNLI has one per language, `test-de.tsv`, or without tests
+    those of its development sets.
 
     tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de,test-zh
 
@@ -38,10 +31,7 @@ def predict(
         checkpoint: Checkpoint of this plugin.
         data: Prepared task, such as data/glue/RTE.
         out: Folder to write.
-        splits: Questions: splits; all test sets by default.
-        doc_stride: Questions: tokens from window to window.
-        max_query: Questions: tokens of the longest question.
-        max_answer: Questions: tokens of the longest answer.
+        splits: Questions: splits; all test sets, or without test sets the development sets, by default.
 
     Returns:
         By file the metrics in percent, as the criterion calls them; none where the labels are not known.
@@ -49,36 +39,45 @@ def predict(
     Raises:
         UserError: if the checkpoint does not fit the task.
     """
-    if any(data.glob("*/report.json")):
-        settings = {"doc_stride": doc_stride, "max_query": max_query, "max_answer": max_answer}
-        given = {name: value for name, value in settings.items() if value is not None}
-        metrics = predict_answers(checkpoint, data, out, splits, **given)
+    there = sorted(path.parent.name for path in data.glob("*/report.json") if path.parent.name != "train")
+    row = None if there else prepared_task(data)
+    if row:
+        files = {out / f"{_name(row, split)}.tsv": split for split in _test_sets(row, data)}
     else:
-        metrics = _predict_texts(checkpoint, data, out)
-    for path, scores in metrics.items():
-        print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")
-    return metrics
-
-
-def _predict_texts(checkpoint: Path, data: Path, out: Path) -> dict[Path, dict[str, float]]:
-    row = prepared_task(data)
-    files = {out / f"{_name(row, split)}.tsv": split for split in _test_sets(row, data)}
+        chosen = splits or [name for name in there if name.startswith("test")] or there
+        files = {out / f"{split}.json": split for split in chosen}
     for path in files:
         check_new(path)
-    model, task = load(open_checkpoint(checkpoint), data)
+    model, task = open_checkpoint(checkpoint).model(data)
+    model = model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     metrics = {}
     for path, split in files.items():
-        paths = [data / f"input{side}" / split.name for side in range(len(row.texts))]
-        texts = [data_utils.load_indexed_dataset(str(path), task.source_dictionary) for path in paths]
-        scores = classify(model, task, task.joined(texts))
-        lines = [_prediction(each, row, task) for each in scores]
-        if "-" not in split.name:  # for GLUE's server
-            lines = ["index\tprediction", *(f"{index}\t{line}" for index, line in enumerate(lines))]
-        with atomic(path) as part:
-            part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        found = task.metrics(scores, task.targets(split.name)) if split.labelled else {}
-        metrics[path] = {name: 100 * value for name, value in found.items()}
+        found = _predict_texts(model, task, row, split, path) if row else _predict_answers(model, task, split, path)
+        print("".join(f"{name} {value:.2f}, " for name, value in found.items()) + f"predictions: {path}")
+        metrics[path] = found
     return metrics
+
+
+def _predict_answers(model: nn.Module, task: TupeQuestionAnsweringTask, split: str, path: Path) -> dict[str, float]:
+    windows = task.load_dataset(split)
+    predictions = answers(model, windows, task.cfg.max_answer)
+    write_json(path, predictions)
+    return score(windows.paragraphs, predictions, windows.tokens)
+
+
+def _predict_texts(
+    model: nn.Module, task: TupeSentencePredictionTask, row: Task, split: Split, path: Path
+) -> dict[str, float]:
+    paths = [Path(task.cfg.data) / f"input{side}" / split.name for side in range(len(row.texts))]
+    texts = [data_utils.load_indexed_dataset(str(side), task.source_dictionary) for side in paths]
+    scores = classify(model, task, task.joined(texts))
+    lines = [_prediction(each, row, task) for each in scores]
+    if "-" not in split.name:  # for GLUE's server
+        lines = ["index\tprediction", *(f"{index}\t{line}" for index, line in enumerate(lines))]
+    with atomic(path) as part:
+        part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    found = task.metrics(scores, task.targets(split.name)) if split.labelled else {}
+    return {name: 100 * value for name, value in found.items()}
 
 
 def _test_sets(row: Task, data: Path) -> list[Split]:
