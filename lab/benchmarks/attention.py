@@ -13,15 +13,13 @@ the Triton kernels (docs/dev/kernels.md).
 
 import argparse
 import itertools
-import json
 from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measured import machine, parse, quartiles, seconds, spread, turns
+from measured import extra_bytes, machine, parse, quartiles, reason, save, seconds, spread, turns
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -60,7 +58,6 @@ def arguments() -> Namespace:
     add("--heads", type=int, default=12)
     add("--width", type=int, default=64, help="of a head (default: 64)")
     add("--dropout", type=float, default=0.0)
-    add("--output", type=Path, help="folder for attention.json and attention.md")
     return parse(parser, rounds=30, warm_up=3, steps=10)
 
 
@@ -100,16 +97,6 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
     return step if kernel is None else sdpa_kernel(kernel)(step)
 
 
-def extra_memory(step: Callable[[], Any], args: Namespace) -> int | None:
-    """Return the peak bytes of a step on a GPU, beyond its inputs."""
-    if not args.on_gpu:
-        return None
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    step()
-    return torch.cuda.max_memory_allocated() - before
-
-
 def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
     """Return one record a rival; the record of a rival that cannot compute this here says why."""
     steps, records = {}, {}
@@ -118,10 +105,10 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
         try:
             steps[rival] = make_step(rival, mode, batch, length, args)
             steps[rival]()  # it may be compiled first
-            records[rival]["extra_bytes"] = extra_memory(steps[rival], args)
+            records[rival]["extra_bytes"] = extra_bytes(steps[rival], args)
         except Exception as error:  # a kernel or memory may be missing; the others are still compared
             steps.pop(rival)
-            records[rival]["missing"] = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"
+            records[rival]["missing"] = reason(error)
     times: dict[str, list[float]] = {rival: [] for rival in steps}
     for number, rival in turns(steps, args):
         measured = seconds(steps[rival], args)
@@ -170,11 +157,7 @@ def main() -> None:
         records += measured
         if mode == MODES[-1] and args.on_gpu:
             verdicts.append(f"verdict, {case}, dropout {args.dropout}: {verdict(measured)}")
-        if args.output:  # each time: what is interrupted loses nothing
-            args.output.mkdir(parents=True, exist_ok=True)
-            content = {"run": title, "records": records}
-            (args.output / "attention.json").write_text(json.dumps(content, indent=1) + "\n")
-            (args.output / "attention.md").write_text("\n".join([title, "", head, *map(row, records), "", *verdicts]))
+        save(args.output, "attention", title, records, [head, *map(row, records), "", *verdicts])
     print("", *verdicts, sep="\n")
 
 

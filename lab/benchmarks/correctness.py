@@ -11,6 +11,7 @@ import functools
 import sys
 
 import torch
+from measured import reason
 
 from tupe.attention import BACKENDS, biased_attention
 from tupe.attention.kernels.check import errors
@@ -44,7 +45,7 @@ def main() -> int:
         try:
             error, name = worst(backend, dtype, length, args.width, device)
         except Exception as missing:  # the other backends are still checked
-            error, name = torch.inf, f"{type(missing).__name__}: {str(missing).partition(chr(10))[0][:100]}"
+            error, name = torch.inf, reason(missing)
         wrong |= not error <= 1
         show(f"| {backend} | {dtype} | {length} | {error:.3f} | {name} |")
     return int(wrong)

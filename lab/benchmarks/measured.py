@@ -1,6 +1,7 @@
 """Options, clock, machine and quartiles that the benchmarks share."""
 
 import argparse
+import json
 import os
 import platform
 import statistics
@@ -8,14 +9,13 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 
-def parse(
-    parser: argparse.ArgumentParser, argv: Sequence[str] | None = None, *, rounds: int, warm_up: int, steps: int
-) -> Namespace:
-    """Add the options of how to measure, with these defaults, and parse `argv`, by default the command line."""
+def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: int) -> Namespace:
+    """Add the options of how to measure, with these defaults, and parse the command line."""
     add, usual = parser.add_argument, "cuda" if torch.cuda.is_available() else "cpu"
     add("--device", default=usual, help="default: cuda where there is one")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
@@ -23,7 +23,8 @@ def parse(
     add("--warm-up", type=int, default=warm_up, help="rounds before them (default: %(default)s)")
     add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
     add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
-    args = parser.parse_args(argv)
+    add("--output", type=Path, help="folder for the records, in JSON, and the table")
+    args = parser.parse_args()
     args.on_gpu = args.device.startswith("cuda")
     args.dtype = args.dtype or ("bfloat16" if args.on_gpu else "float32")
     return args
@@ -50,6 +51,29 @@ def seconds(step: Callable[[], object], args: Namespace) -> float:
     for _ in range(args.steps):
         step()
     return (clock() - start) / args.steps
+
+
+def extra_bytes(step: Callable[[], object], args: Namespace) -> int | None:
+    """Return the peak bytes of a step on a GPU, beyond those that are allocated before it."""
+    if not args.on_gpu:
+        return None
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def reason(error: Exception) -> str:
+    """Return the type of an error and the beginning of its first line, for a cell of a table."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"
+
+
+def save(folder: Path | None, name: str, title: str, records: list[dict[str, Any]], lines: Iterable[str]) -> None:
+    """Write `NAME.json` and `NAME.md`, after each case, so that an interrupted run loses nothing."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
+        (folder / f"{name}.md").write_text("\n".join([title, "", *lines]) + "\n")
 
 
 def spread(values: list[float]) -> list[float]:

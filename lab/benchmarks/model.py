@@ -18,22 +18,20 @@ for an older numpy, whose names `numpy.float` and the like are given back to it.
 
 import argparse
 import itertools
-import json
 import logging
-import os
 import resource
-import subprocess
 import sys
-import warnings
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measured import machine, parse, quartiles, seconds, spread, turns
+from measured import machine, parse, quartiles, save, seconds, spread, turns
 from torch import Tensor, nn
 
 from tupe.systems import ALIASES, PAPER_NAMES, SIZES, SYSTEMS
@@ -43,7 +41,7 @@ OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
 AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
 
 
-def arguments(argv: Sequence[str] | None = None) -> Namespace:
+def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--sizes", nargs="+", choices=SIZES, default=["base"])
@@ -54,13 +52,9 @@ def arguments(argv: Sequence[str] | None = None) -> Namespace:
     add("--modes", nargs="+", choices=MODES, default=MODES)
     add("--batch", type=int, default=32, help="sequences (default: 32)")
     add("--length", type=int, default=512, help="tokens of each (default: 512)")
-    add("--pairs", action="store_true", help="sentence pairs, for what segments cost")
     add("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
     add("--backend", default="auto", help="--attention-backend of this package's models (default: auto)")
-    add("--profile", action="store_true", help="instead: where the first model's step spends its time")
-    add("--output", type=Path, help="folder for model.json and model.md")
-    add("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
-    return parse(parser, argv, rounds=20, warm_up=3, steps=5)
+    return parse(parser, rounds=20, warm_up=3, steps=5)
 
 
 # ----------------------------------------------------------------------------------------------------------- the step
@@ -72,7 +66,7 @@ def build(args: Namespace) -> tuple[nn.Module, Any]:
         import numpy
 
         vars(numpy).update({"float": float, "int": int, "bool": bool})
-        sys.path.insert(0, args.authors)  # its `fairseq` hides the installed one
+        sys.path.insert(0, str(args.authors))  # its `fairseq` hides the installed one
     from fairseq.data import Dictionary
 
     dictionary = Dictionary()
@@ -124,15 +118,13 @@ def model_step(args: Namespace) -> Callable[[], None]:
     model.to(args.device, getattr(torch, args.dtype))
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (args.batch, args.length))
     tokens[:, 0], tokens[:, -1] = dictionary.bos(), dictionary.eos()
-    if args.pairs:
-        tokens[:, args.length // 2 : args.length // 2 + 2] = dictionary.eos()
     masked = torch.zeros(tokens.numel(), dtype=torch.bool)
-    masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
+    masked[torch.randperm(tokens.numel())[: max(1, tokens.numel() * 15 // 100)]] = True
     masked = masked.view_as(tokens)
     ours = args.rival in OURS
     where = masked.flatten().nonzero().flatten().to(args.device)  # the data loader computes it
     tokens, masked = tokens.to(args.device), masked.to(args.device)
-    hint = {"num_tokens": tokens.numel(), "pairs": args.pairs} if ours else {}
+    hint = {"num_tokens": tokens.numel(), "pairs": False} if ours else {}
 
     def inference() -> None:
         with torch.no_grad():
@@ -158,90 +150,51 @@ def model_step(args: Namespace) -> Callable[[], None]:
     return training
 
 
-def masked_tokens(args: Namespace) -> int:
-    return max(1, args.batch * args.length * 15 // 100)
-
-
 # ---------------------------------------------------------------------------------------------------- one process each
 
+#: The step of this process's rival.
+STEP: list[Callable[[], None]] = []
 
-def work(args: Namespace) -> None:
-    """Answer each line on standard input with the seconds of a step, and `end` with the memory."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed
+
+def begin(args: Namespace) -> None:
     logging.disable(logging.INFO)
-    step = model_step(args)
-    print("ready", file=answers)
-    for line in sys.stdin:
-        if line.strip() == "end":
-            break
-        print(seconds(step, args), file=answers)
-    peak, waits = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, None
+    STEP.append(model_step(args))
+
+
+def measure(args: Namespace) -> float:
+    return seconds(STEP[0], args)
+
+
+def peak(args: Namespace) -> int:
+    """Return the most bytes that this process has held, on a GPU those of PyTorch."""
     if args.on_gpu:
-        peak = torch.cuda.max_memory_allocated(args.device)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            step()
-        waits = sum("called a synchronizing" in str(warning.message) for warning in caught)
-    print(json.dumps({"peak_bytes": peak, "synchronisations": waits}), file=answers)
-
-
-class Rival:
-    """A process that measures, started with what it needs to know."""
-
-    def __init__(self, **known: Any) -> None:
-        command = [sys.executable, __file__, "--worker", json.dumps(known, default=str)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def answer(self, question: str = "") -> Any:
-        if question:
-            print(question, file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a rival ended with exit status {self.process.wait()}; its messages are above")
-        return line
-
-
-def profile(args: Namespace, size: str, mode: str) -> str:
-    """Profile three steps of the first model by PyTorch, and return a table of operators."""
-    step = model_step(Namespace(**vars(args), rival=args.rivals[0], size=size, shape=SIZES[size], mode=mode))
-    step()
-    with torch.profiler.profile() as profiled:
-        for _ in range(3):
-            step()
-    by = "self_cuda_time_total" if args.on_gpu else "self_cpu_time_total"
-    return profiled.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=40)
+        return torch.cuda.max_memory_allocated(args.device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
-    """Return one record a rival."""
+    """Return one record per rival."""
     rivals = [*args.rivals, *(["authors"] if args.authors else [])]
     if mode == "inference":
-        rivals = [AT_INFERENCE.get(name, name) for name in rivals]
-    rivals = list(dict.fromkeys(rivals))
-    known = {**vars(args), "size": size, "shape": SIZES[size], "mode": mode}
-    processes = {name: Rival(rival=name, **known) for name in rivals}
-    try:
-        for process in processes.values():
-            process.answer()
-        times: dict[str, list[float]] = {name: [] for name in processes}
-        for number, name in turns(processes, args):
-            measured = float(processes[name].answer("step"))
-            if number >= 0:
-                times[name].append(measured)
-        ends = {name: json.loads(process.answer("end")) for name, process in processes.items()}
-    finally:
-        for process in processes.values():
-            process.process.kill()
-    records = []
+        rivals = list(dict.fromkeys(AT_INFERENCE.get(name, name) for name in rivals))
+    known, pools = {**vars(args), "size": size, "shape": SIZES[size], "mode": mode}, {}
     for name in rivals:
+        options = {"initializer": begin, "initargs": (Namespace(rival=name, **known),)}
+        pools[name] = ProcessPoolExecutor(1, get_context("spawn"), **options)
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for number, name in turns(rivals, args):
+        measured = pools[name].submit(measure, args).result()
+        if number >= 0:
+            times[name].append(measured)
+    records = []
+    for name, pool in pools.items():
         found = spread(times[name])
-        record = {"size": size, "mode": mode, "rival": name}
+        record = {"size": size, "mode": mode, "rival": name, "peak_bytes": pool.submit(peak, args).result()}
         record["milliseconds"] = [1000 * value for value in found]
         record["tokens_per_second"] = args.batch * args.length / found[1]
         record["time_over_first"] = spread([own / first for own, first in zip(times[name], times[rivals[0]])])
-        records.append({**record, **ends[name]})
+        records.append(record)
+        pool.shutdown()
     return records
 
 
@@ -252,56 +205,30 @@ def shown(rival: str) -> str:
     """Name a rival in the table."""
     names = {"tupe_compiled": "TUPE-R, ours, --compile", "authors": "TUPE-R, the authors'"}
     names |= {"roberta": "RoBERTa, fairseq's", "roberta_fused": "RoBERTa, fairseq's, fused_adamw"}
-    if rival in names:
-        return names[rival]
-    return f"{PAPER_NAMES[ALIASES.get(rival, rival)]}, ours"
+    return names.get(rival) or f"{PAPER_NAMES[ALIASES.get(rival, rival)]}, ours"
 
 
-def table(records: list[dict[str, Any]]) -> str:
-    """Write the records in Markdown."""
-    heads = ["size", "mode", "model", "ms (quartiles)", "tokens/s", "time / first's (quartiles)"]
-    lines = [[*heads, "peak memory", "host waits"], ["---"] * (len(heads) + 2)]
-    for record in records:
-        lines.append([
-            record["size"],
-            record["mode"],
-            shown(record["rival"]),
-            quartiles(record["milliseconds"]),
-            f"{record['tokens_per_second']:,.0f}",
-            quartiles(record["time_over_first"], 3),
-            f"{record['peak_bytes'] / 2**20:,.0f} MiB",
-            "" if record["synchronisations"] is None else str(record["synchronisations"]),
-        ])  # fmt: skip
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def conditions(args: Namespace) -> str:
-    """Say in one line on which machine what was run."""
-    return (
-        f"{machine(args.device)}, {args.dtype}, {args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} "
-        f"tokens, vocabulary {args.vocab_size}, backend {args.backend}, {args.rounds} rounds of {args.steps} "
-        f"steps, {args.clock} time"
-    )
+def row(record: dict[str, Any]) -> str:
+    start = f"| {record['size']} | {record['mode']} | {shown(record['rival'])} | {quartiles(record['milliseconds'])} |"
+    speed, ratio = f"{record['tokens_per_second']:,.0f}", quartiles(record["time_over_first"], 3)
+    return f"{start} {speed} | {ratio} | {record['peak_bytes'] / 2**20:,.0f} MiB |"
 
 
 def main() -> None:
     args = arguments()
-    if args.worker:
-        return work(Namespace(**json.loads(args.worker)))
-    title = conditions(args)
-    print(title, flush=True)
-    records: list[dict[str, Any]] = []
+    title = (
+        f"{machine(args.device)}, {args.dtype}, {args.batch} sequences of {args.length} tokens, vocabulary "
+        f"{args.vocab_size}, backend {args.backend}, {args.rounds} rounds of {args.steps} steps, {args.clock} time"
+    )
+    heads = "| size | mode | model | ms (quartiles) | tokens/s | time / first's (quartiles) | peak memory |"
+    lines, records = [heads, 7 * "|---" + "|"], []
+    print(title, "", *lines, sep="\n", flush=True)
     for size, mode in itertools.product(args.sizes, args.modes):
-        if args.profile:
-            print("", profile(args, size, mode), sep="\n", flush=True)
-            continue
         measured = compare(args, size, mode)
-        print("", table(measured), sep="\n", flush=True)
         records += measured
-        if args.output:  # each time: what is interrupted loses nothing
-            args.output.mkdir(parents=True, exist_ok=True)
-            (args.output / "model.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
-            (args.output / "model.md").write_text(f"{title}\n\n{table(records)}\n")
+        lines += map(row, measured)
+        print(*lines[-len(measured) :], sep="\n", flush=True)
+        save(args.output, "model", title, records, lines)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ counts tokens alone, and `tupe_a, unpadded` computes no padding.
 """
 
 import argparse
-import json
 from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from measured import machine, parse, quartiles, seconds, spread, turns
+from measured import extra_bytes, machine, parse, quartiles, reason, save, seconds, spread, turns
 
 import tupe.hf
 from tupe.systems import SYSTEMS
@@ -45,7 +43,6 @@ def arguments() -> Namespace:
     add("--attention-dropout", type=float, default=0.1)
     add("--ragged", action="store_true", help="lengths of MNLI's pairs")
     add("--rivals", nargs="+", help="default: all of them")
-    add("--output", type=Path, help="folder for steps.json and steps.md")
     return parse(parser, rounds=5, warm_up=1, steps=3)
 
 
@@ -107,19 +104,14 @@ def measure(rival: str, first: Callable[[], None], args: Namespace) -> dict[str,
     try:
         step = make_step(rival, args)
         step()
-        record = {"rival": rival}
-        if args.on_gpu:
-            before = torch.cuda.memory_allocated()
-            torch.cuda.reset_peak_memory_stats()
-            step()
-            record["bytes"] = torch.cuda.max_memory_allocated() - before
+        record = {"rival": rival, "bytes": extra_bytes(step, args)}
         times: dict[str, list[float]] = {"first": [], "own": []}
         for number, name in turns(times, args):
             measured = seconds(first if name == "first" else step, args)
             if number >= 0:
                 times[name].append(measured)
     except Exception as error:  # the others are still measured
-        return {"rival": rival, "missing": f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"}
+        return {"rival": rival, "missing": reason(error)}
     record["milliseconds"] = [1000 * value for value in spread(times["own"])]
     record["time_over_first"] = spread([own / other for own, other in zip(times["own"], times["first"])])
     return record
@@ -128,7 +120,7 @@ def measure(rival: str, first: Callable[[], None], args: Namespace) -> dict[str,
 def row(record: dict[str, Any], tokens: int) -> str:
     if "missing" in record:
         return f"| {record['rival']} | {record['missing']} | | | |"
-    memory = f"{record['bytes'] / 2**20:,.0f} MiB" if "bytes" in record else ""
+    memory = f"{record['bytes'] / 2**20:,.0f} MiB" if record["bytes"] else ""
     ratio, speed = quartiles(record["time_over_first"]), f"{1000 * tokens / record['milliseconds'][1]:,.0f}"
     return f"| {record['rival']} | {quartiles(record['milliseconds'])} | {speed} | {ratio} | {memory} |"
 
@@ -145,11 +137,7 @@ def main() -> None:
         records.append(measure(rival, first, args))
         lines.append(row(records[-1], tokens))
         print(lines[-1], flush=True)
-        if args.output:  # each time: what is interrupted loses nothing
-            args.output.mkdir(parents=True, exist_ok=True)
-            content = json.dumps({"run": title, "records": records}, indent=1)
-            (args.output / "steps.json").write_text(content + "\n")
-            (args.output / "steps.md").write_text("\n".join([title, "", *lines]) + "\n")
+        save(args.output, "steps", title, records, lines)
 
 
 if __name__ == "__main__":
