@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +30,7 @@ from lab.report import add_size
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
-from tupe.analysis.length import longest_input, loss_by_position
+from tupe.analysis.length import longest_input, loss_by_length, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.finetune.table import read_sweep
 from tupe.systems import SIZES
@@ -50,8 +50,8 @@ _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _SECONDS = re.compile(r"^it took ([\d.]+) s of the processor", re.MULTILINE)
 #: Messages of a run whose loss was not finite, by `tupe` and by fairseq.
 _DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
-#: Files in a run's folder: what its processes print, the losses by length, and the marks of its end and of its time.
-_LOG, _LENGTHS, _ENDED, _SPENT = "log", "lengths.json", "ended", "processor_seconds.json"
+#: Files in a run's folder: its output, the mark of its end, and the time of its interrupted starts.
+_LOG, _ENDED, _SPENT = "log", "ended", "processor_seconds.json"
 
 
 # ---------------------------------------------------------------------------------------------------- a pre-training
@@ -124,13 +124,13 @@ def pretraining_command(
     return ["fairseq-hydra-train", *options, *keys]
 
 
-def measure(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
-    """Measure the loss by position, at lengths that the model allows, and the patterns of its heads.
-
-    The loss by length was measured by a process of its own.
-    """
-    encoder = open_encoder(folder / "checkpoint_last.pt")
-    by_position, patterns = {}, Counter()
+def measure(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, Any]:
+    """Measure the loss by position, at lengths that the model allows, by length, and the patterns of its heads."""
+    if run.part != "final" or design.model(run.system) == ROBERTA:
+        return {}
+    checkpoint = folder / "checkpoint_last.pt"
+    encoder = open_encoder(checkpoint)
+    by_position, by_length, patterns = {}, {}, Counter()
     if has_correlation(encoder.args):  # before `loss_by_position` makes the encoder longer
         found = position_correlation(encoder)
         patterns.update(head_patterns(found.values, found.reset))
@@ -138,8 +138,10 @@ def measure(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
     for length in (length for length in design.lengths if length <= longest_input(encoder)):
         bits, masked = loss_by_position(encoder, corpus, length)
         by_position[str(length)] = [round(loss, 4) if count else None for loss, count in zip(bits / masked, masked)]
-    models = read_json(folder / _LENGTHS)["models"].values() if design.masks else ()
-    by_length = {name: losses for model in models for name, losses in model["extensions"].items()}
+    if design.masks:
+        window = bool(design.systems[run.system].evaluate)
+        losses = loss_by_length(checkpoint, corpus, design.lengths, window=window, masks=design.masks)
+        by_length = {name: {str(n): loss._asdict() for n, loss in of.items()} for name, of in losses.items()}
     return {"loss_by_position": by_position, "loss_by_length": by_length, "heads": dict(patterns)}
 
 
@@ -279,13 +281,9 @@ class Study:
         with run_folder(folder, settings):
             (folder / _ENDED).unlink(missing_ok=True)
             spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
-            for number, command in enumerate(self.commands(run, folder, settings)):
-                code, seconds, said = self._run(command, folder / _LOG)
-                if number == 0:
-                    spent += seconds
-                    write_json(folder / _SPENT, spent)
-                if code:
-                    break
+            code, seconds, said = self._run(self.command(run, folder), folder / _LOG)
+            spent += seconds
+            write_json(folder / _SPENT, spent)
             diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(said))
             if code and (self._stopping or not diverged):
                 raise RuntimeError(next(reversed(said.strip().splitlines()), f"exit status {code}"))
@@ -299,9 +297,9 @@ class Study:
             if self.design.before(other) == run:  # begun with another checkpoint, if at all
                 shutil.rmtree(self.folder(other), ignore_errors=True)
 
-    def commands(self, run: Run, folder: Path, settings: dict[str, Any]) -> Iterator[list[str]]:
-        """Yield the command of a run, and after a pre-training the command that measures its losses by length."""
-        design, sweep, system = self.design, self.design.finetuning, self.design.systems.get(run.system)
+    def command(self, run: Run, folder: Path) -> list[str]:
+        """Return the command of a run."""
+        design, sweep = self.design, self.design.finetuning
         command: list[Any]
         if run.part == "cost":
             command = [sys.executable, _BENCHMARK, *design.cost, "--output", folder]
@@ -312,26 +310,17 @@ class Study:
             command = [*_TUPE, "sweep", "glue", *options, *paths, *sweep.settings]
         elif run.part == "start":
             (folder / "start.pt").unlink(missing_ok=True)  # of a conversion that was stopped before its record
-            how = ("--seed", run.seed, *("--data", self.corpus) * (system.start.positions != "new"))
+            how = ("--seed", run.seed, *("--data", self.corpus) * (design.systems[run.system].start.positions != "new"))
             fields = (design.model(run.system), *self._fields(run))
             command = [*_TUPE, "warm-start", self.initial(run), *fields, folder / "start.pt", *how]
         else:
             command = pretraining_command(design, run, self.lr(run), self.corpus, folder, self.initial(run))
-        yield [*map(str, command)]
-        if self._is_measured(run) and design.masks:
-            (folder / _LENGTHS).unlink(missing_ok=True)
-            lengths = sorted({settings["pretraining"]["task"]["tokens_per_sample"], *design.lengths})
-            options = ["--lengths", ",".join(map(str, lengths)), *(["--window"] if system.evaluate else [])]
-            options += ["--masks", design.masks, "--data", self.corpus, "--json", folder / _LENGTHS]
-            yield [*map(str, (*_TUPE, "loss-by-length", folder / "checkpoint_last.pt", *options))]
+        return [*map(str, command)]
 
     def _fields(self, run: Run) -> list[str]:
         """Return the fields of the model that the row's own settings change, as `FIELD=VALUE`."""
         settings = {key.lstrip("+"): value for key, value in self.design.systems[run.system].settings.items()}
         return [f"{key.removeprefix('model.')}={value}" for key, value in settings.items() if key.startswith("model.")]
-
-    def _is_measured(self, run: Run) -> bool:
-        return run.part == "final" and self.design.model(run.system) != ROBERTA
 
     def _run(self, command: list[str], log: Path) -> tuple[int, float, str]:
         """Run a command; return its exit status, the processor's seconds, and what it printed, also to `log`."""
@@ -350,7 +339,7 @@ class Study:
     def record(
         self, run: Run, settings: dict[str, Any], folder: Path, spent: float, diverged: bool, said: str
     ) -> Record:
-        """Return the record of a run that has ended; `said` is what its last command printed."""
+        """Return the record of a run that has ended; `said` is the output of its command."""
         about = {"settings": settings, **this_machine()}
         if run.part == "start":
             return kinds.Conversion(seconds=float(_SECONDS.findall(said)[-1]), **about)
@@ -377,7 +366,7 @@ class Study:
             training_seconds=round(log.seconds, 1),
             diverged=diverged,
             **about,
-            **(measure(self.design, self.corpus, folder) if self._is_measured(run) else {}),
+            **measure(self.design, run, self.corpus, folder),
         )
 
 

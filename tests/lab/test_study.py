@@ -71,16 +71,15 @@ def make(design, tmp_path, monkeypatch):
     began = []
 
     def make(ends=None, pause=0.0, **options):
-        def commands(self, run, folder, settings):
+        def command(self, run, folder):
             began.append(str(run))
             if run.part == "start":
                 (folder / "start.pt").unlink(missing_ok=True)
-                yield [sys.executable, "-c", STARTING, str(folder / "start.pt")]
-            else:
-                arguments = (folder, study.updates(design, run), self.lr(run), (ends or {}).get(str(run), ""), pause)
-                yield [sys.executable, "-S", "-c", TRAINING, *map(str, arguments)]
+                return [sys.executable, "-c", STARTING, str(folder / "start.pt")]
+            arguments = (folder, study.updates(design, run), self.lr(run), (ends or {}).get(str(run), ""), pause)
+            return [sys.executable, "-S", "-c", TRAINING, *map(str, arguments)]
 
-        monkeypatch.setattr(Study, "commands", commands)
+        monkeypatch.setattr(Study, "command", command)
         return Study(design, tmp_path / "records", tmp_path / "out", **{"parts": ("search", "final"), **options})
 
     make.began = began
