@@ -67,25 +67,6 @@ def test_queries_and_keys_wider_than_values(backend):
     torch.testing.assert_close(narrow, whole[..., :8])
 
 
-def test_reference_is_the_equation():
-    (query, key, value, bias), _ = inputs(2, 2, 3, 4, 5, torch.float64, False, 0)
-    out = biased_attention(query, key, value, bias, scale=0.3, backend="reference")
-    for b in range(2):
-        for h in range(2):
-            for i in range(3):
-                logits = torch.stack([0.3 * query[b, h, i] @ key[b, h, j] + bias[h, i, j] for j in range(4)])
-                weights = logits.exp() / logits.exp().sum()
-                torch.testing.assert_close(out[b, h, i], sum(weights[j] * value[b, h, j] for j in range(4)))
-
-
-def test_reference_gradients():
-    (query, key, value, bias), mask = inputs(2, 2, 3, 4, 2, torch.float64, True, 1)
-    leaves = [t.requires_grad_() for t in (query, key, value, bias)]
-    assert torch.autograd.gradcheck(
-        lambda *t: biased_attention(*t, key_padding_mask=mask, scale=0.5, backend="reference"), leaves
-    )
-
-
 @pytest.mark.parametrize("backend", LEARNING)
 @pytest.mark.parametrize("dtype", BOUNDS)
 def test_large_logits_stay_finite_and_all_padding_gives_zeros(backend, dtype):

@@ -62,21 +62,6 @@ def test_packed_sequences(kind):
     torch.testing.assert_close(got, want.transpose(1, 2)[REAL], rtol=0, atol=3e-6)
 
 
-@pytest.mark.parametrize("name", ["tupe_r_tiny", "diet_abs_tiny", "deberta_tiny"])
-@torch.no_grad()
-def test_features_of_a_model(name):
-    pytest.importorskip("fairseq")
-    from tests.models.small import small_batch, small_dictionary, small_model
-
-    dictionary = small_dictionary()
-    tokens, found = small_batch(dictionary, (2, 13, 8, 13)), []
-    tokens[1, 5:7] = dictionary.eos()  # a pair
-    for backend in ("flex", "reference"):
-        model = small_model(name, dictionary, attention_backend=backend).eval()
-        found.append(model(tokens, features_only=True)[0][tokens.ne(dictionary.pad())])
-    torch.testing.assert_close(*found, rtol=0, atol=1e-5)
-
-
 def test_dropout_is_refused():
     with pytest.raises(ValueError, match="Set attention_dropout=0"):
         biased_attention(QUERY, KEY, VALUE, scale=SCALE, dropout_p=0.1, training=True, backend="flex")

@@ -1,9 +1,6 @@
 """The Triton kernels against the float64 reference: compiled where there is a GPU, else by Triton's interpreter."""
 
-import functools
-import inspect
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,23 +27,12 @@ def interpreter():
 
 with interpreter():
     triton = pytest.importorskip("triton")
-    import triton.language as tl
 
     from tupe.attention.kernels.launch import Inputs, Launcher, Options
     from tupe.attention.triton_attention import triton_attention
 
     if not ON_GPU:
-        from triton.runtime import interpreter as interpreting
         from triton.runtime.interpreter import interpreter_builder
-
-        @functools.cache
-        def replaced(place):
-            return [name for name, member in inspect.getmembers(place) if tl.core.is_builtin(member)]
-
-        # For each function that a kernel calls, the interpreter looks through Triton's language for what it replaces,
-        # which took a quarter of the time: the names are the same each time.
-        members = {"getmembers": lambda place: [(name, getattr(place, name)) for name in replaced(place)]}
-        interpreting.inspect = SimpleNamespace(**{**vars(inspect), **members})
 
 
 @pytest.fixture(autouse=True, scope="module")
