@@ -92,8 +92,7 @@ def test_a_batch_without_masked_tokens_has_no_loss_and_no_gradient(task, model):
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=1, max_size=4))
-def test_accuracy_is_the_share_of_all_masked_tokens(task_and_model, masked):
-    task, model = task_and_model
+def test_accuracy_is_the_share_of_all_masked_tokens(task, model, masked):
     ours = criterion(TupeMaskedLmCriterion, task)
     samples = [batch([5, 5], sorted(positions)) for positions in masked]
     correct = total = loss = 0.0
@@ -112,8 +111,3 @@ def test_accuracy_is_the_share_of_all_masked_tokens(task_and_model, masked):
     assert values["accuracy"] == pytest.approx(100 * correct / total, abs=0.006)
     assert values["loss"] == pytest.approx(loss / total / math.log(2), abs=6e-4)
     assert all(isinstance(values[key], float) for key in ("accuracy", "loss"))
-
-
-@pytest.fixture(scope="module")
-def task_and_model(task, model):
-    return task, model

@@ -49,17 +49,8 @@ def batch(numbers, target):
     }
 
 
-def evaluate(loss, model, target, batches):
-    """Validates on one worker; each batch is a list of example numbers."""
-    loss.eval()
-    with metrics.aggregate(new_root=True) as meters, torch.no_grad():
-        for numbers in batches:
-            loss.reduce_metrics([loss(model, batch(numbers, target))[2]])
-    return meters.get_smoothed_values()
-
-
-def evaluate_on_workers(loss, model, target, batches, workers):
-    """The same on several workers, round by round; one without a batch logs nothing."""
+def evaluate(loss, model, target, batches, workers=1):
+    """Validates on several workers, round by round; one without a batch logs nothing. A batch is a list of numbers."""
     loss.eval()
     with metrics.aggregate(new_root=True) as meters, torch.no_grad():
         for start in range(0, len(batches), workers):
@@ -91,7 +82,7 @@ def test_class_metrics_do_not_depend_on_the_split(split, num_classes):
     target = random.integers(num_classes, size=size)
     model = Recalls(random.normal(size=(size, num_classes)))
     whole = evaluate(criterion(), model, target, [list(range(size))])
-    parts = evaluate_on_workers(criterion(), model, target, batches, workers)
+    parts = evaluate(criterion(), model, target, batches, workers)
     assert parts.pop("loss") == pytest.approx(whole.pop("loss"), abs=2e-3)
     assert parts == whole
     predicted = model.scores.argmax(-1).tolist()
@@ -111,7 +102,7 @@ def test_correlations_do_not_depend_on_the_split(split):
     target = random.integers(51, size=size) / 10
     model = Recalls(random.normal(size=(size, 1)).round(2))
     whole = evaluate(criterion(True), model, target, [list(range(size))])
-    parts = evaluate_on_workers(criterion(True), model, target, batches, workers)
+    parts = evaluate(criterion(True), model, target, batches, workers)
     assert parts.pop("loss") == pytest.approx(whole.pop("loss"), abs=2e-3)
     assert parts == whole
     if len(set(target)) > 1:
