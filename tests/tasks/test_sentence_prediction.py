@@ -81,20 +81,20 @@ class Folder:
         self.path = path
         self.text, self.labels = dictionary_of(*"abcdefgh"), dictionary_of()
 
-    def split(self, name, impl="mmap", labels=None, **sides):
+    def split(self, name, labels=None, **sides):
         for side, lines in sides.items():
-            self.write(side, name, lines, self.text, impl)
+            self.write(side, name, lines, self.text)
         if labels and isinstance(labels[0], str):
-            self.write("label", name, labels, self.labels, impl)
+            self.write("label", name, labels, self.labels)
         elif labels is not None:
             (self.path / "label").mkdir(exist_ok=True)
             (self.path / "label" / f"{name}.label").write_text("".join(f"{label}\n" for label in labels))
         return self
 
-    def write(self, side, name, lines, dictionary, impl):
+    def write(self, side, name, lines, dictionary):
         folder = self.path / side
         folder.mkdir(parents=True, exist_ok=True)
-        builder = make_builder(str(folder / f"{name}.bin"), impl, vocab_size=len(dictionary))
+        builder = make_builder(str(folder / f"{name}.bin"), "mmap", vocab_size=len(dictionary))
         for line in lines:
             builder.add_item(dictionary.encode_line(line, add_if_not_exist=side == "label" and name == "train").long())
         builder.finalize(str(folder / f"{name}.idx"))
@@ -132,10 +132,9 @@ def load(task, split="train"):
     }
 
 
-@pytest.mark.parametrize("impl", ["mmap", "cached"])
-def test_pairs_and_their_classes(folder, impl):
-    folder.split("train", impl, input0=["a b c", "d"], input1=["e f", "g h a"], labels=["no", "yes"])
-    folder.split("valid1", impl, input0=["b"], input1=["c"], labels=["yes"])
+def test_pairs_and_their_classes(folder):
+    folder.split("train", input0=["a b c", "d"], input1=["e f", "g h a"], labels=["no", "yes"])
+    folder.split("valid1", input0=["b"], input1=["c"], labels=["yes"])
     task = folder.task()
     assert load(task) == {0: ("<s> a b c </s> </s> e f </s>", 0), 1: ("<s> d </s> </s> g h a </s>", 1)}
     assert load(task, "valid1") == {0: ("<s> b </s> </s> c </s>", 1)}
@@ -153,24 +152,6 @@ def test_unordered_pairs_are_trained_on_in_both_orders(folder, regression):
     assert load(folder.task(unordered=True, **said)) == {**one, **other}
     assert load(folder.task(unordered=True, **said), "valid") == one
     assert load(folder.task(**said)) == one
-
-
-def test_a_batch_holds_what_criterion_and_model_need(folder):
-    folder.split("train", input0=["a b c", "d"], input1=["e f", "g"], labels=["no", "yes"])
-    task = folder.task(max_positions=7)
-    dataset = task.load_dataset("train")
-    sample = dataset.collater([dataset[0], dataset[1]])
-    eos, pad = task.source_dictionary.eos(), task.source_dictionary.pad()
-    a, b, d, e, g = (task.source_dictionary.index(word) for word in "abdeg")
-    assert sample["net_input"]["src_tokens"].tolist() == [
-        [BOS, a, b, eos, eos, e, eos],
-        [BOS, d, eos, eos, g, eos, pad],
-    ]
-    assert sample["net_input"]["src_lengths"].tolist() == [7, 6]
-    assert type(sample["ntokens"]) is int and sample["ntokens"] == 13
-    assert sample["nsentences"] == 2
-    assert sample["target"].tolist() == [0, 1]
-    assert dataset.size(0) == 7 and dataset.num_tokens(1) == 6
 
 
 def test_regression_targets_stay_exact_in_half_precision(folder):
