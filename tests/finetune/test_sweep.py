@@ -1,11 +1,9 @@
 """Sweeps without their trainings: GPUs, locks, failures, the best checkpoint, and whose folder it is."""
 
 import json
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -92,14 +90,6 @@ def test_a_run_of_another_machine_is_waited_for(processes, checkpoint, tmp_path)
     assert result(out / runs[0].folder).score == 60
 
 
-def test_two_machines_share_the_runs(processes, checkpoint, tmp_path):
-    runs, given = runs_of(seeds=range(1, 9)), GRID | {"seeds": range(1, 9)}
-    with ThreadPoolExecutor() as pool:
-        both = [pool.submit(sweep, "glue", checkpoint, tmp_path, tmp_path / "out", **given) for _ in range(2)]
-    assert [one.result() for one in both] == [None, None]
-    assert sorted(processes.done) == sorted(tmp_path / "out" / run.folder for run in runs)
-
-
 def test_of_equal_runs_the_first_seed_keeps_its_checkpoint(tmp_path):
     scores = {(2e-5, 1): 60.0, (1e-5, 2): 60.0, (1e-5, 1): 59.0, (1e-5, 3): 60.0}
     for (lr, seed), score in scores.items():
@@ -124,21 +114,3 @@ def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
         with pytest.raises(UserError, match="Choose another folder"):
             join(*given, [])
     assert (out / SWEEP).read_text() == before
-
-
-def test_a_process_has_the_lock_of_its_run(tmp_path, monkeypatch):
-    """It goes on when the sweep is killed, and no other sweep begins its run."""
-    (tmp_path / "sleep").write_text("#!/bin/sh\nexec sleep 1\n")
-    os.chmod(tmp_path / "sleep", 0o755)
-    monkeypatch.setattr(module.sys, "executable", str(tmp_path / "sleep"))
-    with lock(tmp_path / ".lock") as held, ThreadPoolExecutor() as pool:
-        running = pool.submit(module.run_alone, [], tmp_path / "run", {}, held.fileno())
-        while not Path(tmp_path, "run/log").exists():
-            time.sleep(0.01)
-        time.sleep(0.2)
-        held.close()
-        with pytest.raises(UserError), lock(tmp_path / ".lock"):
-            pass
-        running.result()
-    with lock(tmp_path / ".lock"):
-        pass

@@ -4,10 +4,7 @@ import json
 import statistics
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tupe.cli.main import main
 from tupe.data.languages import TEST_LANGUAGES
 from tupe.finetune.columns import GLUE, XTREME
 from tupe.finetune.published import ROWS
@@ -114,24 +111,6 @@ def test_published_rows_have_the_published_average(size):
     assert [row.average(averaged) for row in ROWS[size]] == [pytest.approx(v, abs=rounding) for v in PRINTED[size]]
 
 
-def test_rows_of_models_that_come_in(tmp_path, capsys):
-    """fairseq's README has one number for MNLI, and two tasks of XTREME: what it lacks is no score, and no average."""
-    for name, task, kind in (("glue", "RTE", "roberta"), ("xtreme", "XNLI", "xlmr")):
-        runs = grid([task], [1e-5], [1])
-        plan(tmp_path / name, runs)
-        finish(tmp_path / name, runs[0], 50.0, **{"XNLI/test-en": {"accuracy": 70.0}} if task == "XNLI" else {})
-        assert main(["table", f"ours={tmp_path / name}", "--published", kind, "--format", "json"]) == 0
-    text = capsys.readouterr().out
-    ours, base, large = json.loads(text[: text.index("\n]\n") + 2])
-    assert (base["cells"]["RTE"]["score"], large["cells"]["RTE"]["score"]) == (78.7, 86.6)
-    assert base["system"] == "roberta.base (fairseq's README)" and ours["cells"]["RTE"]["score"] == 50
-    _, xlmr = json.loads(text[text.index("\n]\n") + 3 :])
-    assert xlmr["cells"]["XNLI"]["score"] == 83.6
-    columns = {name: cell.score for name, cell in ROWS["xlmr"][0].cells.items()}
-    assert columns == {"XNLI": 83.6, "MLQA F1": 70.7, "MLQA EM": 52.7}
-    assert "MNLI-mm" not in ROWS["roberta"][0].cells and len(ROWS["roberta"][1].cells) == 8
-
-
 def test_languages_have_columns_and_a_mean(tmp_path):
     """The learning rate is the one that is best on English development data, whatever the languages say."""
     runs = grid(["SQuAD"], [1e-5, 2e-5], [1, 2, 3])
@@ -190,24 +169,3 @@ def test_the_transfer_gap_is_english_less_the_mean_of_the_others(kind, said, tmp
         (tmp_path / run.folder).rmdir()
         finish(tmp_path, run, 90.0, **{"XNLI/test-en": {"accuracy": 1.0}, "XNLI/test-de": {"accuracy": None}})
     assert read_sweep(tmp_path, by_language=True).cells["XNLI gap"].score is None
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from([1e-5, 2e-5, 3e-5]), st.lists(st.floats(0, 100), min_size=1, max_size=5), min_size=1
-    )
-)
-def test_score_is_the_largest_median_whatever_the_scores(tmp_path_factory, scores):
-    out = tmp_path_factory.mktemp("sweep")
-    runs = {Run("RTE", lr, seed): score for lr, s in scores.items() for seed, score in enumerate(s)}
-    plan(out, runs)
-    for run, score in runs.items():
-        finish(out, run, score)
-    assert read_sweep(out).cells["RTE"].score == max(statistics.median(s) for s in scores.values())
-
-
-def test_command_wants_different_names(out, capsys):
-    assert main(["table", str(out), str(out)]) == 1
-    assert "LABEL=PATH" in capsys.readouterr().err
-    assert main(["table", str(out), f"again={out}"]) == 0
-    assert "| again |" in capsys.readouterr().out
