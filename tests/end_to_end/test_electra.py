@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from tests.commands import finetune, hydra_train, run, train_log, tupe
+from tests.commands import finetune, hydra_train, run, train_log
 from tests.end_to_end.test_training import TINY_KEYS
-from tupe.models import ElectraModel
 
 KEYS = ("+model.generator_size=0.5", *TINY_KEYS, "optimization.max_update=8", "lr_scheduler.warmup_updates=2",
         "model.dropout=0.1", "checkpoint.save_interval_updates=4")  # fmt: skip
@@ -63,21 +62,3 @@ def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
     encoder = "encoder.sentence_encoder.layers.0.fc1.weight"
     pretrained = torch.load(whole[0] / "checkpoint_last.pt", weights_only=True)["model"][encoder]
     assert 0 < (state["model"][encoder] - pretrained).abs().max() < 1e-3
-
-
-def test_hub_and_export(whole, corpus, tmp_path, capsys):
-    hub = ElectraModel.from_pretrained(str(whole[0]), "checkpoint_last.pt", data_name_or_path=str(corpus))
-    hub.eval()
-    assert len(hub.fill_mask("the <mask> .", topk=3)) == 3
-    assert hub.extract_features(hub.encode("the cat")).shape[-1] == 32
-    assert tupe("convert", "electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt") == 0
-    assert "a tupe_r_tiny without a language-model head" in capsys.readouterr().out
-    pytest.importorskip("tupe.hf")  # before Transformers, which would import a torchaudio that does not load
-    transformers = pytest.importorskip("transformers")
-    assert tupe("export", tmp_path / "plain.pt", corpus, tmp_path / "out", "--no-tokenizer") == 0
-    assert "has no language-model head" in capsys.readouterr().out
-    exported = transformers.AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()
-    tokens = hub.encode("the cat").unsqueeze(0)
-    with torch.no_grad():
-        features = exported(tokens).last_hidden_state
-    torch.testing.assert_close(features, hub.extract_features(tokens), rtol=0, atol=1e-5)

@@ -1,13 +1,11 @@
-"""From one pre-trained checkpoint: classification, a regression, validation, the hub interface, and what is refused."""
+"""From one pre-trained checkpoint: its validation again, and a fine-tuned head by the hub interface."""
 
-import json
 import shutil
 
 import pytest
 import torch
 
 from tests.commands import finetune, run, train, train_log
-from tupe.finetune.runs import quoted
 from tupe.models import TupeModel
 
 
@@ -19,27 +17,6 @@ def pretrained(corpus, tmp_path_factory):
     return folder, train_log(done.stdout)
 
 
-def by_script(*arguments):
-    return run("bash", "scripts/finetune_glue.sh", *arguments, "dataset.num_workers=0", check=False)
-
-
-def test_classification_and_regression(pretrained, glue, tmp_path):
-    keys = ("optimization.max_epoch=3", "optimization.lr=[0.001]", "common.log_format=json")
-    for command, task, metric in ((by_script, "CoLA", "mcc"), (finetune, "STS-B", "pearson")):
-        folder = tmp_path / "it's a (run), é=[1]" / task
-        checkpoint = pretrained[0] / "checkpoint_best.pt"
-        done = command(task, checkpoint, glue, *keys, f"checkpoint.save_dir={quoted(folder)}")
-        result = json.loads((folder / "result.json").read_text())
-        valid = train_log(done.stdout)["valid"]
-        scores = [float(record[f"valid_{metric}"]) for record in valid]
-        assert result["metric"] == metric
-        assert result["score"] == pytest.approx(max(scores), abs=1e-3)
-        assert scores[result["epoch"] - 1] == max(scores)
-        assert done.stdout.splitlines()[-1].startswith(f"{task}: {metric} {result['score']:.2f} at epoch")
-        assert not (folder / "checkpoint_last.pt").exists()
-        assert float(valid[-1]["valid_loss"]) < 1.2
-
-
 def test_validate_reproduces_the_validation_of_training(pretrained, corpus):
     folder, log = pretrained
     done = run(
@@ -49,20 +26,6 @@ def test_validate_reproduces_the_validation_of_training(pretrained, corpus):
     )  # fmt: skip
     record = train_log(done.stdout)["valid"][-1]
     assert float(record["valid_loss"]) == pytest.approx(float(log["valid"][-1]["valid_loss"]), abs=5e-3)
-
-
-def test_hub_interface(pretrained, corpus):
-    hub = TupeModel.from_pretrained(str(pretrained[0]), data_name_or_path=str(corpus))
-    hub.eval()
-    tokens = hub.encode("Anna sees the house .")
-    assert hub.decode(tokens) == "Anna sees the house ."
-    assert hub.extract_features(tokens).shape == (1, len(tokens), 128)
-    assert len(hub.extract_features(tokens, return_all_hiddens=True)) == 5
-    filled = hub.fill_mask("Anna sees the house <mask> Bob likes a red car .", topk=10)
-    assert "Anna sees the house and Bob likes a red car ." in [text for text, _, _ in filled]
-    assert [p for _, p, _ in filled] == sorted((p for _, p, _ in filled), reverse=True)
-    hub.register_classification_head("three", num_classes=3)
-    assert torch.exp(hub.predict("three", tokens)).sum().item() == pytest.approx(1, abs=1e-5)
 
 
 def test_finetuned_head_comes_back(pretrained, glue, corpus, tmp_path):

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from tests.commands import hydra_train, run, train_log
+from tests.commands import hydra_train, train_log
 from tests.tasks.test_multilingual_masked_lm import SIZES, write_languages
-from tupe.models import TupeModel
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +30,3 @@ def test_losses_by_language_and_a_resumed_run_is_the_same(data, tmp_path):
         torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True)["model"] for name in ("whole", "again")
     )
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-def test_the_script_takes_the_configuration(data, tmp_path):
-    command = ["bash", "scripts/pretrain.sh", data, "optimization.max_update=2", f"checkpoint.save_dir={tmp_path}"]
-    run(*command, "task.tokens_per_sample=9", GPUS="0", CONFIG="multilingual_small", MODEL="tupe_tiny")
-    hub = TupeModel.from_pretrained(str(tmp_path), "checkpoint_last.pt", str(data), bpe=None)
-    assert len(hub.task.source_dictionary) == 305
