@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tupe.analysis.curves import TrainingLog, plot_training, reaches, read_log
-from tupe.util import UserError
 
 
 def inner(update, loss, tokens_a_second=100):
@@ -51,12 +50,6 @@ def test_hours_are_those_of_training(tmp_path):
     read = read_log(log)
     assert {update: record["hours"] for update, record in read.train.items()} == {1: 0, 11: 1, 21: 1.5}
     assert {update: record["hours"] for update, record in read.valid.items()} == {16: 1.25, 30: 1.5}
-
-
-def test_logs_without_records_are_refused(tmp_path):
-    (tmp_path / "other.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5)[:-9])
-    with pytest.raises(UserError, match=r"other.log does not contain records .*common.log_format=json"):
-        read_log(tmp_path / "other.log")
 
 
 def run(train_record, **losses):

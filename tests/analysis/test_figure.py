@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tupe.analysis.figure import Matrices, as_svg, folded, heat_maps, new_figure, save_figure
-
-
-def test_the_name_says_the_format(tmp_path):
-    for name, start in (("new/a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")):
-        save_figure(new_figure(2, 1), tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(start)
+from tupe.analysis.figure import Matrices, as_svg, folded, heat_maps, new_figure
 
 
 def test_every_name_is_in_the_legend():
