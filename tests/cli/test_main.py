@@ -24,21 +24,10 @@ def test_every_argument_is_explained(name):
     assert all(getattr(parameter, "help", None) or parameter.metavar for parameter in load(name).params)
 
 
-def test_a_wrong_command(capsys):
-    assert tupe("tabel") == 2
-    assert "Did you mean 'table'" in capsys.readouterr().err
-
-
 def test_an_error_for_users_is_one_line(tmp_path, capsys):
     (out := tmp_path / "out").touch()
-    for command in (
-        ["convert", "average", "a.pt", out],
-        ["plot", "training", "run", out],
-        ["report", "a.pt", out],
-        ["warm-start", "a.pt", "tupe_r", out],
-    ):
-        assert tupe(*command) == 1
-        assert capsys.readouterr().err == f"error: {out} exists. Delete it or choose another name.\n"
+    assert tupe("report", "a.pt", out) == 1
+    assert capsys.readouterr().err == f"error: {out} exists. Delete it or choose another name.\n"
 
 
 def test_options_stand_anywhere():

@@ -7,7 +7,6 @@ from fairseq import models, tasks
 
 from tests.commands import ROOT
 from tupe.cli.launch import Training
-from tupe.cli.main import main
 from tupe.cli.plan import lines, read_config, short
 
 
@@ -32,13 +31,6 @@ def test_configurations_of_the_papers(name, updates, batch, corpus):
     _, second, third, _ = pretraining(corpus, name=name)
     assert f"= {batch:,} sequences an update" in second
     assert third.startswith(f"{updates} updates")
-
-
-def test_length_of_a_run_given_in_epochs(corpus):
-    keys = ("optimization.max_update=0", "optimization.max_epoch=3", "optimization.update_freq=[1]")
-    assert (
-        " updates: 32.3k tokens, 3.02 times the training data" in pretraining(corpus, *keys, "dataset.batch_size=8")[2]
-    )
 
 
 def test_an_epoch_is_one_shard(corpus):
@@ -71,10 +63,3 @@ def test_a_translation(keys, parallel):
     assert f", {short(number)} parameters, 60 symbols" in first
     assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens an update, at most"
     assert updates.startswith("8,000 updates: 6.4M tokens, ")
-
-
-def test_the_command(corpus, capsys):
-    assert main(["plan", str(corpus), "--gpus", "2", "--model", "tupe_tiny", "+model.relative=none"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 4 and said[0].startswith("tupe_tiny relative=none, ")
-    assert said[1].startswith("2 processes x 16 x 8 accumulated = 256 ")
