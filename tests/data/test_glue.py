@@ -84,19 +84,6 @@ def test_folders_say_what_the_files_say(name, made, prepared):
     assert (made / name / "input0/dict.txt").read_bytes() == corpus.dictionary.read_bytes()
 
 
-def test_malformed_rows_through_the_whole_command(download, prepared, tmp_path, capsys):
-    copy = shutil.copytree(download, tmp_path / "download")
-    for name in ("RTE/train.tsv", "RTE/test.tsv"):
-        with (copy / name).open("ab") as file:
-            file.write(b"\n9\tone\n")
-    command = ["prepare-glue", str(copy), str(prepared), "RTE", str(tmp_path / "out"), "--workers", "1"]
-    assert main(command) == 0
-    splits = json.loads((tmp_path / "out/RTE/manifest.json").read_text())["splits"]
-    assert splits["train"] == {"kept": 8, "dropped": 1} and splits["test"] == {"kept": 8, "empty": 1}
-    assert "RTE    train  rows: 8 kept, 1 dropped; the published file has 2,490" in capsys.readouterr().out
-    assert [len(numbers(tmp_path / "out/RTE/input1", split)) for split in ("train", "test")] == [8, 9]
-
-
 def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, tmp_path, capsys):
     copy = shutil.copytree(download, tmp_path / "download")
     arguments = ["prepare-glue", str(copy), str(prepared), "CoLA", "WNLI", str(tmp_path / "out")]
@@ -117,14 +104,6 @@ def test_labels_of_another_task_are_seen(made, tmp_path):
     (copy / "label/valid.label").write_text("0.5\n" * 8)
     with pytest.raises(UserError, match=r"valid\.label is not the file that was prepared"):
         check_files(copy)
-
-
-def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
-    copy = shutil.copytree(download, tmp_path / "download")
-    (copy / "RTE/dev.tsv").write_text("index\tsentence\tlabel\n0\ta\tmaybe\n")
-    assert main(["prepare-glue", str(copy), str(prepared), "RTE", str(tmp_path / "out")]) == 1
-    assert "dev.tsv has the columns index, sentence, label, not" in capsys.readouterr().err
-    assert not list((tmp_path / "out").iterdir())
 
 
 def test_the_languages_of_xnli_that_are_there(prepared, tmp_path, capsys):

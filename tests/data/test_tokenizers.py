@@ -28,12 +28,6 @@ def test_the_dictionary_with_mask_has_the_same_symbols(model):
     assert len(dictionary) in (48, 28)
 
 
-def test_mask_and_special_tokens_are_whole(model):
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model)).encode("a<mask>b <url>", out_type=str)
-    assert MASK in pieces
-    assert "<url>" in pieces
-
-
 def pieces(model, numbers):
     dictionary = Dictionary.load(str(model.with_name("dict.txt")))
     return [dictionary.symbols[number] for number in numbers]
