@@ -42,11 +42,6 @@ def test_equations(model):
     assert equation(with_fields(name, fields)) == EQUATIONS[model]
 
 
-def test_a_translation_has_no_cost_of_predictions(capsys):
-    assert main(["describe", "seq2seq_tupe_r_tiny"]) == 0
-    assert "cost: " not in capsys.readouterr().out
-
-
 def test_what_was_given_and_what_came_along(capsys):
     assert main(["describe", "tupe_tiny", "relative=unbinned", "--vocab-size", "100"]) == 0
     out = capsys.readouterr().out

@@ -16,13 +16,6 @@ def hub(build, dictionary, tmp_path):
     return TupeModel.from_pretrained(str(tmp_path), bpe=None)
 
 
-def test_half_precision(hub):
-    tokens = torch.tensor([0, 7, 8, 2])
-    exact = hub.eval().extract_features(tokens)
-    half = hub.bfloat16().extract_features(tokens)
-    assert half.dtype == torch.bfloat16 and torch.allclose(half.float(), exact, atol=0.1)
-
-
 def test_pairs_are_separated_as_in_training(hub):
     hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
     two = hub.encode("word1", "word2").tolist()

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tupe.models.summary import count_parameters
-from tupe.systems import MODELS
 
 
 @pytest.mark.parametrize(
@@ -50,10 +49,6 @@ def test_diets_table_6(name, fields, millions):
     heads. Shaw's 112.9M is not among them: DIET does not say which distances and terms it counts."""
     pooler = 768 * 768 + 768
     assert round((count_parameters(f"{name}_base", 30_522, 512, **fields)[1] + pooler) / 1e6, 1) == millions
-
-
-def test_names():
-    assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODELS)
 
 
 def test_masked_tokens_by_mask_and_by_index(build, tokens):

@@ -1,7 +1,6 @@
 """The models beside fairseq's, their order, their training, and what they refuse."""
 
 from argparse import Namespace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -76,9 +75,3 @@ def test_recomputed_layers_give_the_same_gradients(system, build, source, previo
 def test_fields_that_do_not_fit(fields, sentence, task):
     with pytest.raises(UserError, match=sentence):
         Seq2SeqModel.build_model(named("seq2seq_none_tiny", **fields), task)
-
-
-def test_padding_on_the_left_is_refused(task):
-    left = SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(left_pad_source=True)})
-    with pytest.raises(UserError, match="padding must be on the right"):
-        Seq2SeqModel.build_model(named("seq2seq_t5_tiny"), left)
