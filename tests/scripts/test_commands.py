@@ -55,22 +55,6 @@ def test_arguments_go_through(script, command, environment, clone):
     assert clone(script, *OTHERS, **environment)[1] == command
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments"),
-    [
-        ("pretrain.sh", []),
-        ("finetune_glue.sh", ["--help", "CHECKPOINT", "DATA"]),
-        ("xtreme.sh", []),
-        ("test.sh", ["-h"]),
-    ],
-)
-def test_usage(script, arguments, clone):
-    done, command = clone(script, *arguments)
-    assert done.returncode == 2
-    assert f"  bash scripts/{script} " in done.stderr
-    assert "\n#" not in done.stderr and command is None
-
-
 def test_the_quickstart_leaves_what_is_of_others(tmp_path):
     (tmp_path / "notes").write_text("mine")
     done = run("bash", "scripts/quickstart.sh", check=False, QUICKSTART_OUT=str(tmp_path), QUICKSTART_INSTALL="0")
