@@ -1,10 +1,7 @@
 """The example runs as it is printed, also in an environment that has PyTorch and nothing else of what is declared."""
 
-import runpy
 import subprocess
 import sys
-
-import pytest
 
 from tests.commands import ROOT
 
@@ -48,8 +45,3 @@ def test_the_example_needs_pytorch_alone():
     done = subprocess.run([sys.executable, "-c", ONLY_TORCH], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith("features (2, 10, 64), bias (4, 10, 10)\n")
-
-
-@pytest.fixture(scope="module")
-def example():
-    return runpy.run_path(str(ROOT / "examples/attention.py"))
