@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
@@ -142,46 +143,28 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def glue(corpus, tmp_path_factory):
-    """Folder with `CoLA` (is the order right), `MNLI` (pairs, three classes, `valid1`) and `STS-B` (a regression)."""
-    import sentencepiece
+    """Folder with `CoLA`, `MNLI` (pairs, three classes, `valid1`) and `STS-B` (a regression), drawn at random."""
+    from tests.samples import write_dictionary
+    from tupe.data.binary import EOS, writer
 
-    folder = tmp_path_factory.mktemp("glue")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "sentencepiece.bpe.model"))
-    generator = random.Random(1)
-
-    def example(task):
-        first, second = sentence(generator), sentence(generator)
-        if task == "CoLA":
-            words, label = first.split(), generator.randint(0, 1)
-            if not label:
-                i = generator.randrange(len(words) - 2)
-                words[i : i + 2] = words[i + 1], words[i]
-            return " ".join(words), None, str(label)
-        if task == "STS-B":
-            shared = len(set(first.split()) & set(second.split())) / len(set(first.split()) | set(second.split()))
-            return first, second, f"{shared:.3f}"
-        return first, second, LABELS[(first.split()[0] in second) + (first.split()[1] in second)]
-
-    for task in ("CoLA", "MNLI", "STS-B"):
-        splits = {"train": 96, "valid": 48, **({"valid1": 32} if task == "MNLI" else {})}
-        raw = folder / task / "raw"
-        for split, count in splits.items():
-            columns = list(zip(*(example(task) for _ in range(count))))
-            for column, values in zip(("input0", "input1"), columns):
-                if values[0] is not None:
-                    write(raw / f"{split}.{column}", [" ".join(model.encode(v, out_type=str)) for v in values])
-            write(raw / f"{split}.label", columns[2])
-        valid = [raw / split for split in splits if split != "train"]
-        for column in ("input0", "input1", "label"):
-            if not (raw / f"train.{column}").exists():
-                continue
-            if (task, column) == ("STS-B", "label"):
-                for split in splits:
-                    write(folder / task / "label" / f"{split}.label", (raw / f"{split}.label").read_text().split())
-                continue
-            dictionary = () if column == "label" else ("--srcdict", corpus / "dict.txt")
-            validpref = ",".join(f"{path}.{column}" for path in valid)
-            preprocess(folder / task / column, raw / f"train.{column}", validpref, *dictionary)
+    folder, draw = tmp_path_factory.mktemp("glue"), random.Random(1)
+    for task, sides, classes in (("CoLA", 1, ("0", "1")), ("MNLI", 2, LABELS), ("STS-B", 2, ())):
+        for side in range(sides):
+            (folder / task / f"input{side}").mkdir(parents=True)
+            shutil.copy(corpus / "dict.txt", folder / task / f"input{side}")
+        if classes:
+            write_dictionary(folder / task / "label/dict.txt", classes)
+        for split, rows in {"train": 96, "valid": 48, **({"valid1": 32} if task == "MNLI" else {})}.items():
+            for side in range(sides):
+                with writer(folder / task / f"input{side}" / split, 90) as add:
+                    for _ in range(rows):
+                        add([*(draw.randrange(4, 90) for _ in range(draw.randrange(2, 20))), EOS])
+            if classes:
+                with writer(folder / task / "label" / split, 8) as add:
+                    for _ in range(rows):
+                        add([4 + draw.randrange(len(classes)), EOS])
+            else:
+                write(folder / task / "label" / f"{split}.label", [f"{draw.random():.3f}" for _ in range(rows)])
     return folder
 
 
