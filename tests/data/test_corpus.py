@@ -118,11 +118,6 @@ def whole(text, tmp_path, small_batches):
     return arguments, files(tmp_path / "whole")
 
 
-def test_the_same_with_more_processes(whole, tmp_path):
-    prepare(tmp_path / "three", *whole[0], "--workers", 3)
-    assert files(tmp_path / "three") == whole[1]
-
-
 def test_killed_again_and_again(whole, tmp_path):
     """Whatever is killed, whenever, with whatever number of processes, the result is the same."""
     rng = random.Random(0)
@@ -135,15 +130,6 @@ def test_killed_again_and_again(whole, tmp_path):
     assert set(statuses) <= {0, 1, -9} and -9 in statuses  # 1: a worker was killed, and the command says so
     prepare(tmp_path / "out", *whole[0])
     assert files(tmp_path / "out") == whole[1]
-
-
-def test_a_vocabulary_is_shared(text, whole, tmp_path):
-    """Two machines with one vocabulary make what fairseq reads as one corpus."""
-    arguments = ["--vocabulary", tmp_path / "whole", "--valid-documents", 2, "--workers", 1]
-    content = prepare(tmp_path / "out", text / "a.txt", *arguments)
-    for name in ("dict.txt", "sentencepiece.bpe.model"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert content["settings"]["vocab_size"] == 130
 
 
 def test_every_line_counts_for_the_vocabulary(tmp_path):

@@ -75,12 +75,6 @@ def test_data_are_what_the_files_say(text, prepare, tmp_path, capsys):
     assert str(tmp_path) not in (out / "manifest.json").read_text()
 
 
-@pytest.fixture
-def options(text):
-    """What fills a folder."""
-    return ["--train", text("train", *pairs(40)), "--valid", text("valid", *pairs(4))]
-
-
 def test_escaped_text_is_characters(text, prepare, tmp_path):
     escaped, plain = "AT&amp;T isn &apos;t a &lt; b &#91; &quot;", "AT&T isn 't a < b [ \""
     train = text("train", *([*side, escaped] * 3 for side in pairs(40)))
@@ -90,19 +84,6 @@ def test_escaped_text_is_characters(text, prepare, tmp_path):
     dictionary = Dictionary.load(str(tmp_path / "out/dict.en.txt"))
     (item,) = MMapIndexedDataset(str(tmp_path / "out/test.en-de.en"))
     assert dictionary.string(item, "sentencepiece") == plain
-
-
-def test_again_it_is_there_and_other_inputs_are_refused(options, text, prepare, tmp_path, capsys):
-    assert prepare(*options) == 0
-    assert not (tmp_path / "out/work").exists()
-    before = (tmp_path / "out/train.en-de.en.bin").stat().st_mtime_ns
-    assert prepare(*options) == 0
-    assert (tmp_path / "out/train.en-de.en.bin").stat().st_mtime_ns == before
-    assert prepare(*options, "--max-tokens", 99) == 1
-    assert "out was begun with max_tokens = 250, not 99" in capsys.readouterr().err
-    text("train", *pairs(41))
-    assert prepare(*options) == 1
-    assert "out was begun with files = " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
