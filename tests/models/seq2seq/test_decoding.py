@@ -96,11 +96,3 @@ def test_tables_end(system, build, source, previous):
     with pytest.raises(ValueError, match="24 tokens is longer than the 12 positions"):
         model(source[:1], None, long)
     model(source[:1], None, long[:, :12])
-
-
-@pytest.mark.parametrize("cross", ["low_rank", "untied"])
-def test_tables_of_the_source_end(cross, build, source, previous):
-    model = build("sinusoidal", cross_position=cross)
-    assert model.max_positions() == (16, 12)
-    with pytest.raises(RuntimeError, match="must match"):
-        model(source.repeat(1, 3), None, previous)
