@@ -1,7 +1,6 @@
 """The configuration's choices become terms: each name of `CHOICES`, who shares them, what a registered class gets."""
 
 import pytest
-import torch
 from torch import nn
 
 from tupe.encoder.build import build_position_bias
@@ -55,14 +54,3 @@ def test_the_function_of_fire_is_not_drawn_as_berts_layers(build):
     assert bias.relative.hidden_weight.std() > 0.3 < fresh.hidden_weight.std()
     assert fresh.out_weight.abs().max() > 0.15
     assert bias.relative.length.item() * FireRelative.unit == 128
-
-
-@pytest.mark.parametrize(("reset", "same"), [("none", False), ("paper", True)])
-@torch.no_grad()
-def test_symmetric_slopes_and_a_reset_see_no_direction(reset, same, build):
-    """`[CLS]` of a text and of its reverse are equal with the reset, though not without it."""
-    model = build("alibi_tiny", reset=reset, segment="none").double()
-    text = torch.tensor([[0, 5, 9, 30, 12, 7, 22]])
-    reverse = torch.cat([text[:, :1], text[:, 1:].flip(1)], 1)
-    one, other = (model(tokens, features_only=True)[0][:, 0] for tokens in (text, reverse))
-    assert torch.allclose(one, other, rtol=0, atol=1e-9) == same

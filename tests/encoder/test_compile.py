@@ -1,19 +1,12 @@
 """`--compile`: the same function and parameter names, one graph for all lengths."""
 
-import json
-import sys
 from functools import partial
 
 import pytest
 import torch
-from fairseq_cli.train import cli_main
 from torch._dynamo.utils import counters
 
-from tests.commands import train_command
 from tupe.encoder.layer import compiled
-
-SMALL = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
-         "--encoder-attention-heads", 2)  # fmt: skip
 
 
 @pytest.mark.parametrize(("unpad", "backend"), [("never", "inductor"), ("always", "aot_eager")])
@@ -43,22 +36,3 @@ def test_evaluation_needs_no_compiler(build, tokens):
     with torch.no_grad():
         build("tupe_tiny", compile=True)(tokens)
     assert compiled.cache_info().currsize == 0
-
-
-def test_training(corpus, tmp_path, monkeypatch, caplog):
-    """Batches of several lengths, with dropout, are one graph; what the C++ compiler makes of one, is tested above."""
-    monkeypatch.setattr("tupe.encoder.layer.torch.compile", partial(torch.compile, backend="aot_eager"))
-    flags = ("--sample-break-mode", "eos", "--max-update", 6, "--disable-validation", "--compile")
-    monkeypatch.setattr(sys, "argv", [str(part) for part in train_command(corpus, tmp_path, *SMALL, *flags)])
-    torch._dynamo.reset()
-    counters.clear()
-    compiled.cache_clear()
-    with caplog.at_level("INFO"):
-        cli_main()
-    compiled.cache_clear()
-    losses = [float(json.loads(record.message)["loss"]) for record in caplog.records if record.name == "train_inner"]
-    assert len(losses) == 6
-    assert losses[-1] < losses[0]
-    assert counters["stats"]["unique_graphs"] == 1
-    names = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["model"]
-    assert not any("orig_mod" in name for name in names)

@@ -8,7 +8,7 @@ import torch
 
 from tests.models.small import small_batch
 from tupe.encoder import encoder as module
-from tupe.encoder.encoder import PADDED, hide_far
+from tupe.encoder.encoder import PADDED
 from tupe.position import PositionBias, SegmentAttention, Terms
 from tupe.systems import SYSTEMS
 
@@ -130,25 +130,6 @@ def test_factors_as_wider_heads(build, pairs, name, fields):
         torch.testing.assert_close(one, other)
 
 
-def test_the_window_leaves_cls_alone():
-    seen = hide_far(None, 2, 6, torch.device("cpu"))[0].isfinite()
-    rows = ["111111", "111100", "111110", "111111", "101111", "100111"]
-    assert [[int(x) for x in row] for row in rows] == seen.int().tolist()
-
-
-@pytest.mark.parametrize(
-    "name", ["tupe_tiny", "rope_tiny", "shaw_tiny", "deberta_tiny", "diet_rel_tiny", "bert_ad_tiny"]
-)
-def test_a_window_ends_the_attention(build, dictionary, name):
-    """Of one layer, that of `[CLS]` aside: a token beyond the window changes nothing, one within does, nor `[CLS]`."""
-    model = build(name, attention_window=4, encoder_layers=1)
-    tokens = small_batch(dictionary, (20,))
-    other = tokens.clone()
-    other[0, 15] = 4 + (tokens[0, 15] - 3) % 40
-    changed = (features(model, tokens) - features(model, other)).abs().amax(-1)[0] > 1e-5
-    assert changed.nonzero().flatten().tolist() == [0, *range(11, 20)]
-
-
 @pytest.mark.parametrize("unpad", ["always", "never"])
 def test_a_window_ends_with_each_sequence(build, tokens, unpad):
     model = build("tupe_tiny", attention_window=4, unpad=unpad)
@@ -161,17 +142,3 @@ def test_a_window_ends_with_each_sequence(build, tokens, unpad):
 def test_every_system_runs_in_modernberts_block(build, dictionary, system):
     """Also at padding, where a query sees only padding in its window."""
     assert features(build(f"{system}_modern_tiny", max_positions=80), small_batch(dictionary, (80, 5))).isfinite().all()
-
-
-def test_prenorm_and_no_embedding_norm(build, tokens):
-    model = build("tupe_tiny", encoder_normalize_before=True, no_layernorm_embedding=True)
-    found, extra = model(tokens, features_only=True, return_all_hiddens=True)
-    states = extra["inner_states"]
-    assert len(states) == 3
-    torch.testing.assert_close(states[0].transpose(0, 1)[0], model.encoder.sentence_encoder.embed_tokens(tokens)[0])
-    torch.testing.assert_close(found.mean(-1), torch.zeros(3, 13), atol=1e-5, rtol=0)
-
-
-def test_long_sequences_are_refused(build, tokens):
-    with pytest.raises(ValueError, match=r"13 tokens is longer than the 8 positions"):
-        build("tupe_tiny", max_positions=8)(tokens)

@@ -41,18 +41,6 @@ def test_one_dropout_for_both_parts_of_the_value(shaw):
     assert (out - 1).abs().max() > 0.1  # and something is dropped
 
 
-def test_values_hide_padding_and_the_future(shaw):
-    query, key, value = heads()
-    padding = torch.arange(7) >= torch.tensor([[7], [4]])
-    changed = value.masked_fill(padding[:, None, :, None], 9.0)
-    for causal in (False, True):
-        one, other = (shaw.eval().attend(query, key, v, Terms(7), None, padding, causal) for v in (value, changed))
-        assert torch.equal(one, other)
-    changed = torch.cat((value[:, :, :5], 9 * value[:, :, 5:]), 2)
-    one, other = (shaw.attend(query, key, v, Terms(7), None, None, True) for v in (value, changed))
-    assert torch.equal(one[:, :5], other[:, :5]) and not torch.equal(one[:, 5:], other[:, 5:])
-
-
 @pytest.mark.parametrize("values", [False, True])
 def test_shaw_makes_no_tensor_larger_than_twice_the_weights(build, values):
     """Above all none of `n x n x d_h`."""

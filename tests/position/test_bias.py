@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.utils import prune
 
-from tests.position.contract import drawn, on_meta
+from tests.position.contract import drawn
 from tests.position.replicas import replica
 from tupe.attention import biased_attention
 from tupe.position import (
@@ -58,22 +58,6 @@ def same(found, wanted, **close):
     torch.testing.assert_close(seen(found), seen(wanted), **close)
 
 
-@pytest.mark.parametrize(
-    ("absolute", "fields", "products"), [(0, {}, 1), (1, {}, 2), (1, {"cross": True}, 4), (1, {"num_terms": 3}, 3)]
-)
-def test_scale_is_one_over_the_root_of_the_products_times_the_width(absolute, fields, products):
-    position = PositionBias(UntiedAbsolute(4, 8, 2) if absolute else None, BucketedRelative(2), **fields)
-    assert position.scale(16) == pytest.approx(1 / (products * 16) ** 0.5)
-
-
-def test_terms_of_other_heads_are_refused():
-    untied = UntiedAbsolute(8, 8, 2)
-    assert PositionBias(untied, BucketedRelative(1), Reset(2))(4).bias.shape == (2, 4, 4)  # one head is that of all
-    for wrong in ((untied, BucketedRelative(3)), (untied, None, Reset(4, 8))):
-        with pytest.raises(AssertionError):
-            PositionBias(*wrong)
-
-
 @pytest.mark.parametrize("evaluation", [False, True])
 @pytest.mark.parametrize("span", [(5, 9, 0), (9, 4, 0), (1, None, 6), (3, None, 4), (2, 11, 5), (ALL, None, 0)])
 @every
@@ -95,15 +79,6 @@ def test_is_a_slice_of_the_whole(name, span, evaluation):
 
 
 @every
-def test_built_on_the_meta_device(name):
-    position = build(name)
-    made = on_meta(BUILD[name], position.state_dict())
-    same(made(9), position(9), rtol=0, atol=0)
-    assert made.state_dict().keys() == dict(made.named_parameters()).keys()
-    assert all(part.is_meta for part in seen(position.to("meta")(9)).values())
-
-
-@every
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_and_autocast_give_float32_and_double_gives_float64(name, dtype):
     position, exact = build(name).to(dtype), BUILD[name]().double()
@@ -114,59 +89,6 @@ def test_half_precision_and_autocast_give_float32_and_double_gives_float64(name,
         assert found[part].dtype == torch.float32
         assert values.dtype == torch.float64 or not position.has_parameters
         assert (found[part] - values).norm() < 1e-6 * values.norm()
-
-
-@with_parameters
-def test_transforms(name):
-    """Other parameters for a call, their gradient, `jvp`, and `vmap` over an ensemble."""
-    position = build(name).double().eval()
-    parameters = dict(position.named_parameters())
-
-    def loss(parameters):
-        parts = seen(functional_call(position, parameters, (9,))).values()
-        return sum((part.flatten() * torch.linspace(1, 2, part.numel())).sum() for part in parts)
-
-    gradients = torch.func.grad(loss)(parameters)
-    wanted = torch.autograd.grad(loss(parameters), list(parameters.values()))
-    torch.testing.assert_close(list(gradients.values()), list(wanted))
-    tangents = {name: torch.randn_like(p) for name, p in parameters.items()}
-    _, derivative = torch.func.jvp(loss, (parameters,), (tangents,))
-    torch.testing.assert_close(derivative, sum((gradients[n] * t).sum() for n, t in tangents.items()))
-    with torch.no_grad():
-        position(9)  # what is kept is of no use to the others
-        ensemble = {name: torch.stack([p, 2 * p]) for name, p in parameters.items()}
-        alone = torch.stack([loss(parameters), loss({name: 2 * p for name, p in parameters.items()})])
-        torch.testing.assert_close(torch.func.vmap(loss)(ensemble), alone)
-        assert not torch.allclose(*alone)
-
-
-class OfInput(nn.Module):
-    """The terms of as many positions as the input has rows."""
-
-    def __init__(self, position):
-        super().__init__()
-        self.position = position
-
-    def forward(self, x):
-        return seen(self.position(x.shape[0]))
-
-
-@every
-@torch.no_grad()
-def test_one_graph_for_all_lengths(name):
-    module, graphs, sizes = OfInput(build(name)).eval(), [], ({0: torch.export.Dim("n", min=2, max=ALL - 1)},)
-    torch._dynamo.reset()
-    exported = torch.export.export(module, (torch.zeros(9),), dynamic_shapes=sizes).module()
-    backend = lambda graph, _: graphs.append(graph) or graph.forward  # noqa: E731
-    compiled = torch.compile(module, dynamic=True, fullgraph=True, backend=backend)
-    for length in (9, 5, ALL - 1):
-        x = torch.zeros(length)
-        torch.testing.assert_close(exported(x), module(x))
-        torch.testing.assert_close(compiled(x), module(x))
-    for parameter in module.parameters():
-        parameter.mul_(2)  # the graph keeps no terms
-    torch.testing.assert_close(compiled(torch.zeros(ALL)), module(torch.zeros(ALL)))
-    assert len(graphs) <= 2  # all positions that there are need no slicing
 
 
 @with_parameters
