@@ -122,23 +122,19 @@ def test_what_computes_otherwise_is_refused(kind, fields, saved, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("change", ["adapter", "missing", "flipped"])
+@pytest.mark.parametrize("change", ["adapter", "missing"])
 def test_weights_that_are_not_the_model_s(change, saved, tmp_path):
-    """Transformers leaves an adapter aside and draws what is missing; PyTorch reads flipped bytes."""
+    """Transformers leaves an adapter aside and draws what is missing."""
     folder, _ = saved("roberta")
     state = safetensors.torch.load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    prefix, path = "roberta.encoder.layer.0.attention.self.query.", folder / "pytorch_model.bin"
+    prefix = "roberta.encoder.layer.0.attention.self.query."
     if change == "adapter":
         state[f"{prefix}lora_A.weight"] = torch.ones(2, 16)
-    elif change == "missing":
+    else:
         del state[f"{prefix}weight"]
-    torch.save(state, path)
-    if change == "flipped":
-        content, of = path.read_bytes(), state[f"{prefix}weight"].numpy().tobytes()
-        place = content.index(of)
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-    with pytest.raises((UserError, KeyError), match=r"layer\.0|damaged"):
+    torch.save(state, folder / "pytorch_model.bin")
+    with pytest.raises((UserError, KeyError), match=r"layer\.0"):
         import_model(folder, tmp_path / "out")
 
 
@@ -176,13 +172,6 @@ def test_fairseq_of_2019(tied, released, tmp_path):
     import_model(folder, tmp_path / "out")
     with torch.no_grad():
         close(opened(tmp_path / "out").model(TOKENS)[0], original(TOKENS)[0])
-
-
-def test_a_dictionary_of_another_size(released, tmp_path):
-    folder, _ = released()
-    write(folder / "dict.txt", (folder / "dict.txt").read_text().splitlines()[:-4])
-    with pytest.raises(RuntimeError, match=r"size mismatch for \S+embed_tokens"):
-        import_model(folder, tmp_path / "out")
 
 
 def task_of(out, classes):

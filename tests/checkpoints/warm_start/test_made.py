@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tupe.checkpoints.warm_start import start
 from tupe.checkpoints.warm_start.carry import permute_heads
 from tupe.checkpoints.warm_start.start import build, closeness, target_fields, warm_start, without_order
 from tupe.models.config import named
@@ -90,13 +89,6 @@ def test_what_it_predicts(system, old):
     words = sequences(64, 4)[0][:, 1:].flatten()
     best, *others = (closeness(old, model, words, N) for model in (started.encoder, none, drawn.encoder))
     assert best > max(others)
-
-
-def test_heads_that_are_not_ordered_are_averaged_to_nothing(old, monkeypatch):
-    fields, text = target_fields(old, "tupe_a_tie_cls", []), sequences(384, 3)[0]
-    ordered = warm_start(old, fields, text)
-    monkeypatch.setattr(start, "agreeing_heads", lambda logits: torch.arange(HEADS).repeat(2, 1))
-    assert loss_of(ordered.encoder) < loss_of(warm_start(old, fields, text).encoder)
 
 
 def test_terms_without_a_linear_fit_begin_new(old):
