@@ -65,22 +65,6 @@ def test_nobody_would_start_the_processes_without_gpus(size, method, configured)
         configured(0, distributed_world_size=size, distributed_init_method=method)
 
 
-def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):
-    """Two processes with batches of 8 make updates of 16; resuming, rank 0 sends the checkpoint to rank 1."""
-    updates = []
-    for last in (1, 3):
-        done = run(
-            "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-train", corpus,
-            "--user-dir", "tupe", "--task", "masked_lm", "--criterion", "tupe_masked_lm", "--arch", "tupe_tiny",
-            "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-attention-heads", 2, "--batch-size", 8,
-            "--tokens-per-sample", 32, "--optimizer", "adam", "--lr", 0.003, "--lr-scheduler", "fixed", "--cpu",
-            "--max-update", last, "--num-workers", 0, "--log-format", "json", "--log-interval", 1,
-            "--save-dir", tmp_path,
-        )  # fmt: skip
-        updates += [(record["num_updates"], record["bsz"]) for record in train_log(done.stdout)["train_inner"]]
-    assert updates == [("1", "16"), ("2", "16"), ("3", "16")]
-
-
 def test_bare_torchrun_under_hydra(corpus, tmp_path):
     """The callback of configs/ imports the plugin in time to connect the processes."""
     command = hydra_command(

@@ -96,9 +96,3 @@ def test_memory_efficient_implies_half_precision_under_hydra(precision):
 def test_flat_gradients_stay_on_the_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [configured(cpu=cpu, fp16=True).fp16_no_flatten_grads for cpu in (False, True)] == [False, True]
-
-
-@pytest.mark.parametrize("two", [("fp16", "bf16"), ("amp", "memory_efficient_bf16")])
-def test_precisions_exclude_each_other(two):
-    with pytest.raises(AssertionError, match="exclude each other"):
-        configured(**dict.fromkeys(two, True))
