@@ -108,24 +108,6 @@ def test_those_of_the_repository(size):
             assert study.overrides(design, run, 0.1)["model._name"]
 
 
-def test_two_rows_of_one_name(tmp_path):
-    (tmp_path / "made.yaml").write_text(DESIGN.replace("roberta:", "bert_a:"))
-    with pytest.raises(AssertionError):
-        read_design(str(tmp_path / "made.yaml"))
-
-
-def test_the_commands(design, tmp_path):
-    run, here = Run("final", "scaled", 2), tmp_path / "it's"
-    command = study.pretraining_command(design, run, 0.002, tmp_path, here)
-    assert {
-        "++model.content_terms=2", "++common.seed=2", "++optimization.lr=[0.002]", "++optimization.max_update=100",
-        "++model._name='bert_a_tiny'", "++dataset.batch_size=4", f"++checkpoint.save_dir='{tmp_path}/it\\'s'",
-    } <= {*command}  # fmt: skip
-    command = study.pretraining_command(design, Run("final", "roberta", 1), 0.001, tmp_path, here, tmp_path / "a.pt")
-    assert {"++model._name='roberta'", "++criterion._name='masked_lm'", "++model.encoder_layers=4"} <= {*command}
-    assert f"++checkpoint.finetune_from_model='{tmp_path}/a.pt'" in command
-
-
 def test_all_of_it_and_nothing_twice(make, design, tmp_path):
     done = make(systems=["bert_a"])
     done.do(jobs=2)

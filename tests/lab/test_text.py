@@ -3,14 +3,11 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lab.text import (
     is_held_out,
     paragraphs_of,
     python_documents,
-    swap_neighbours,
     write_documents,
     write_word_order,
 )
@@ -31,8 +28,6 @@ DOCSTRING = """Sort the list in place and return nothing.
         that goes on in a second line.
       * The second item of it is one too.
     """
-WORDS = st.sampled_from(["The", "the", "a", "dog", "cat", "sees", "takes,", "(well)", "3.11", "it's", "end.", "End"])
-SENTENCES = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
 
 
 def test_running_english_is_kept_and_the_rest_is_not():
@@ -83,22 +78,6 @@ class Shape:
         "This file would end the program if it was run.\n\nThe if statement is used for a choice.\n"
     )
     assert 150 < sum(is_held_out(f"module_{i}.py", 20) for i in range(1000)) < 250
-
-
-@given(SENTENCES, st.randoms())
-def test_two_neighbouring_words_are_swapped(sentence, rng):
-    swapped = swap_neighbours(sentence, rng)
-    words = sentence.split()
-    plain = [word.isalpha() for word in words]
-    can = [
-        i for i in range(1, len(words) - 1) if plain[i] and plain[i + 1] and words[i].lower() != words[i + 1].lower()
-    ]
-    assert (swapped is None) == (not can)
-    if swapped is not None:
-        changed = [i for i, (before, after) in enumerate(zip(words, swapped.split())) if before != after]
-        assert changed == [changed[0], changed[0] + 1]
-        assert changed[0] in can
-        assert Counter(swapped.split()) == Counter(words)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
