@@ -65,24 +65,6 @@ def test_where_a_run_reaches_the_end_of_another():
     assert reaches(run({}, u10=float("nan"), u20=9.0, u30=7.0), 8.0) == 25
 
 
-def test_both_axes_and_the_legend():
-    logs = {
-        "TUPE": run({"loss": 9.5}, u10=9.0, u20=7.0, u30=5.0),
-        "BERT": run({"loss": 9.6}, u50=6.0),
-        "begun": run({"loss": 9.7}),
-    }
-    figure = plot_training(logs, against="BERT")
-    for axes, x in zip(figure.axes[:2], ([10, 20, 30], [60, 60, 60])):  # updates, minutes
-        thin, thick = axes.get_lines()[:2]
-        assert (list(thin.get_ydata()), list(thick.get_xdata()), list(thick.get_ydata())) == ([9.5], x, [9, 7, 5])
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "TUPE: 5.000 bits after 30 updates; BERT's end after 50% of its updates",
-        "BERT: 6.000 bits after 50 updates",
-        "begun: not yet validated; BERT's end not reached",
-    ]
-
-
 def test_of_two_networks_both_are_drawn(tmp_path):
     """The curves of a masked language model, a generator's loss, and the accuracy of a discriminator."""
     trained = {"loss": 30, "gen_loss": 9, "disc_auc": 50, "wps": 0, "num_updates": 10, "lr": 0.1}

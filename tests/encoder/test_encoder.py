@@ -113,23 +113,6 @@ def test_kernels_get_the_segment_of_every_token(build, tokens, monkeypatch):
     assert terms.segments.shape == tokens.shape and not terms.segments.any()
 
 
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("tupe_a_tie_cls_tiny", {"sharing": "none", "segment": "per_head"}),
-        ("tupe_a_tiny", {"reset": "release", "sharing": "head"}),
-        ("diet_abs_tiny", {"position_rank": 5, "unpad": "always"}),
-        ("tupe_r_tiny", {}),
-    ],
-)
-def test_factors_as_wider_heads(build, pairs, name, fields):
-    """The same model; TUPE-R's bias by distance has none, and is computed as ever."""
-    models = [build(name, attention_backend=backend, **fields).double() for backend in ("factors", "sdpa")]
-    assert isinstance(attended(models[0], pairs)[0].bias, Terms) == (name != "tupe_r_tiny")
-    for one, other in zip(*(outputs(model, pairs) for model in models)):
-        torch.testing.assert_close(one, other)
-
-
 @pytest.mark.parametrize("unpad", ["always", "never"])
 def test_a_window_ends_with_each_sequence(build, tokens, unpad):
     model = build("tupe_tiny", attention_window=4, unpad=unpad)

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
@@ -98,23 +97,14 @@ def test_rates_and_seeds_have_their_own_folders(overrides, folder, here, trainin
     assert result(Path(f"runs/finetuning/a-b/CoLA/{folder}")).score == 50
 
 
-def test_a_finished_run_stays_and_nothing_else_is_taken_for_it(here, training, capsys):
+def test_a_finished_run_stays(here, training, capsys):
     assert finetune() == finetune() == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == second and len(training.commands) == 1
-    state = torch.load("a/b.pt", weights_only=True)
-    state["extra_state"]["best"] = 2.0
-    Path("x/a").mkdir(parents=True)
-    torch.save(state, "x/a/b.pt")
-    for given, name in (
-        ({"checkpoint": "x/a/b.pt"}, "checkpoint = "),
-        ({"data": str(shutil.copytree("DATA", "OTHER"))}, "data = "),
-    ):
-        assert finetune(**given) == 1
-        assert f"begun with {name}" in capsys.readouterr().err
     assert finetune("model.dropout=0.2") == 1
     assert "begun with overrides = [], not ['model.dropout=0.2']" in capsys.readouterr().err
-    assert len(training.commands) == 1
+    assert finetune(data=str(shutil.copytree("DATA", "OTHER"))) == 1
+    assert "begun with data = " in capsys.readouterr().err
 
 
 def test_the_best_validation_of_a_log(tmp_path):

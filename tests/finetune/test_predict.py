@@ -7,6 +7,7 @@ import torch
 from fairseq.data import Dictionary
 
 from tests.commands import run
+from tests.samples import FIELDS, HEAD, WORDS, write_dictionary
 from tupe.checkpoints import load as checkpoints
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
@@ -16,10 +17,7 @@ from tupe.models import TupeModel
 from tupe.models.config import named
 from tupe.patches.checkpoints import labels_sha256
 
-HEAD = "sentence_classification_head"
-FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
 ROWS = 70  # more than two batches
-WORDS = [f"word{index}" for index in range(20)]
 
 
 def prepare(folder, name, labels, splits=("test",)):
@@ -28,17 +26,15 @@ def prepare(folder, name, labels, splits=("test",)):
     texts.mkdir(parents=True)
     for side in range(len(task.texts)):
         data = folder / name / f"input{side}"
-        data.mkdir(parents=True)
-        (data / "dict.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
+        write_dictionary(data / "dict.txt")
         rows = [[(row * (side + 3) + i) % 20 for i in range(1 + row % 9)] for row in range(ROWS)]
         for number, split in enumerate(splits):
             (texts / f"{split}.{side}").write_text("".join(" ".join(map(WORDS.__getitem__, r)) + "\n" for r in rows))
             with writer(data / f"test{number or ''}", 4 + len(WORDS)) as add:
                 for row in rows:
                     add([*(4 + word for word in row), EOS])
-    (folder / name / "label").mkdir()
     if labels:
-        (folder / name / "label/dict.txt").write_text("".join(f"{label} 1\n" for label in labels))
+        write_dictionary(folder / name / "label/dict.txt", labels)
     return folder / name
 
 
