@@ -76,11 +76,8 @@ SLOW = (
     "test_plugin.py::test_importing",
     "test_plugin.py::test_a_notebook",
     "test_docs.py::test_block[docs/encodings.md-",  # a term of one's own needs a process of its own
-    "analysis/test_curves.py::test_both_axes",
     "analysis/test_length.py::test_centred_windows_score_the_same_tokens_once",
     "analysis/test_length.py::test_a_window",
-    "analysis/test_length.py::test_picture",
-    "analysis/test_logits.py::test_pictures",
 )
 
 

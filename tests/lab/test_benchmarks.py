@@ -22,18 +22,6 @@ def test_model(tmp_path):
     assert (tmp_path / "model.md").read_text().count("\n| tiny | training | ") == len(rivals)
 
 
-def test_attention(tmp_path):
-    small = ("--cases", "2x16", "--heads", "2", "--width", "8", "--dropout", "0.1")
-    rivals = ["reference", "sdpa", "factors"]
-    script = BENCHMARKS / "attention.py"
-    run(sys.executable, script, *small, *SHORT, "--rivals", *rivals, "--output", tmp_path, PYTHONPATH=str(ROOT))
-    records = json.loads((tmp_path / "attention.json").read_text())["records"]
-    assert [record["rival"] for record in records] == 2 * ["flash", "cudnn", *rivals]
-    missing = {record["rival"] for record in records if "missing" in record}
-    assert missing == {"flash", "cudnn"}  # which need a GPU, with dropout
-    assert records[-1]["time_over_floor"][1] > 0
-
-
 def test_everything_for_a_gpu_in_small(tmp_path):
     done = run("bash", BENCHMARKS / "gpu.sh", "--dry-run", tmp_path, PYTHON=sys.executable)
     assert done.stdout.rstrip().endswith(f"gpu.sh: done (see {tmp_path})")
