@@ -43,19 +43,10 @@ def test_records_are_read_in_every_form_of_the_log(form, tmp_path):
     assert read_log(tmp_path) == read
 
 
-def test_hours_are_those_of_training(tmp_path):
-    """The first update of a process has no speed, and a validation may lie between two records."""
-    log = tmp_path / "train.log"
-    log.write_text("\n".join([inner(1, 9, 0), inner(11, 9, 1), valid(16, 8), inner(21, 7, 2), valid(30, 6)]))
-    read = read_log(log)
-    assert {update: record["hours"] for update, record in read.train.items()} == {1: 0, 11: 1, 21: 1.5}
-    assert {update: record["hours"] for update, record in read.valid.items()} == {16: 1.25, 30: 1.5}
-
-
 def run(train_record, **losses):
     """A run with one record of training, and validation losses by update: `u10=9.0`."""
-    found = {int(u[1:]): {"loss": loss, "num_updates": int(u[1:]), "hours": 1.0} for u, loss in losses.items()}
-    return TrainingLog({10: {"num_updates": 10, "hours": 0.5, "lr": 0.1, **train_record}}, found)
+    found = {int(u[1:]): {"loss": loss, "num_updates": int(u[1:])} for u, loss in losses.items()}
+    return TrainingLog({10: {"num_updates": 10, "lr": 0.1, **train_record}}, found)
 
 
 def test_where_a_run_reaches_the_end_of_another():
@@ -71,6 +62,6 @@ def test_of_two_networks_both_are_drawn(tmp_path):
     valid = {"valid_loss": 20, "valid_gen_loss": 8, "valid_disc_auc": 61, "valid_num_updates": 10}
     (tmp_path / "log").write_text("\n".join(json.dumps({"epoch": 1, **record}) for record in (trained, valid)))
     figure = plot_training({"a": read_log(tmp_path / "log"), "b": run({"loss": 7.0}, u10=7.0)})
-    drawn = [[list(line.get_ydata()) for line in axes.lines] for axes in figure.axes[::2]]
+    drawn = [[list(line.get_ydata()) for line in axes.lines] for axes in figure.axes]
     assert drawn == [[[9.0], [8.0], [7.0], [7.0]], [[50.0], [61.0], [], []], [[0.1], [0.1]]]
     assert "8.000 bits, AUC 61.0 after 10 updates" in figure.axes[0].lines[1].get_label()

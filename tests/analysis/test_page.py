@@ -14,8 +14,8 @@ TOKENS = torch.randint(2, 4, (2, 9), generator=torch.Generator().manual_seed(0))
 
 
 def log(*losses):
-    valid = {100 * n: {"loss": loss, "num_updates": 100 * n, "hours": 0.1 * n} for n, loss in enumerate(losses, 1)}
-    return TrainingLog({100: {"loss": 9.0, "lr": 0.1, "num_updates": 100, "hours": 0.1}}, valid)
+    valid = {100 * n: {"loss": loss, "num_updates": 100 * n} for n, loss in enumerate(losses, 1)}
+    return TrainingLog({100: {"loss": 9.0, "lr": 0.1, "num_updates": 100}}, valid)
 
 
 def test_two_models_side_by_side(made, tmp_path):

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from tupe.analysis.figure import colour, new_figure, plain
 from tupe.util import UserError
 
@@ -20,11 +18,7 @@ _JSON = re.compile(r'\{"epoch": [^{}]*\}$')  # also behind one that was cut off
 
 
 class TrainingLog(NamedTuple):
-    """The records of one run.
-
-    Each has the `hours` of training before it, without interruptions and without the updates that were lost by one and
-    done again.
-    """
+    """The records of one run."""
 
     train: Records  # means over a logging interval: `loss` (bits; of a generator if there is one), `lr`, ...
     valid: Records  # of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
@@ -44,7 +38,7 @@ def read_log(path: str | Path) -> TrainingLog:
         path = path / LOG
     train: Records = {}
     valid: Records = {}
-    repeated: list[dict[str, float]] = []
+    logged: list[dict[str, float]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         found = _JSON.search(line)
         record = {name: float(value) for name, value in json.loads(found[0]).items()} if found else {}
@@ -52,10 +46,8 @@ def read_log(path: str | Path) -> TrainingLog:
             values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
             valid[int(values["num_updates"])] = values
         elif "num_updates" in record:
-            update = int(record["num_updates"])
-            if update in train:
-                repeated.append(train[update])
-            train[update] = record
+            train[int(record["num_updates"])] = record
+            logged.append(record)
     if not train:
         raise UserError(f"{path} does not contain records of training. Train with common.log_format=json.")
     updates = [0, *sorted(train)]
@@ -67,11 +59,9 @@ def read_log(path: str | Path) -> TrainingLog:
             return 0.0
         return interval[int(record["num_updates"])] * record["wpb"] / record["wps"]
 
-    hours = np.cumsum([0, *(seconds(train[update]) for update in updates[1:])]) / 3600
     for record in (*train.values(), *valid.values()):
-        record["hours"] = float(np.interp(record["num_updates"], updates, hours))
         record["loss"] = record.get("gen_loss", record["loss"])
-    return TrainingLog(train, valid, sum(map(seconds, (*train.values(), *repeated))))
+    return TrainingLog(train, valid, sum(map(seconds, logged)))
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
@@ -95,48 +85,42 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
 
 
 def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
-    """Draw loss and learning rate of labelled runs, against updates and against the time of training.
+    """Draw loss and learning rate of labelled runs against updates.
 
     For a generator and a discriminator the loss is the generator's; below it is the accuracy of the
     discriminator. The last validation loss of the run `against` is a line, and the legend has the fraction of its
     updates each other run reaches it.
     """
-    figure = new_figure(10, 6, title)
+    figure = new_figure(7, 6, title)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
     heights = [3, 2, 1] if detects else [3, 1]
-    axes = figure.subplots(len(heights), 2, sharex="col", sharey="row", height_ratios=heights)
-    longest = max(record["hours"] for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
-    unit, of_an_hour = ("hours", 1) if longest > 2 else ("minutes", 60)
+    axes = figure.subplots(len(heights), sharex=True, height_ratios=heights)
     for number, (label, log) in enumerate(logs.items()):
         color = colour(number)
-        for column, x in enumerate((("num_updates", 1), ("hours", of_an_hour))):
-            for row, name in enumerate(["loss", _DETECTS][: len(heights) - 1]):
-                axes[row, column].plot(*_curve(log.train, *x, name), color=color, linewidth=0.8, alpha=0.5)
-                axes[row, column].plot(*_curve(log.valid, *x, name), color=color, marker="o", markersize=3)
-            axes[-1, column].plot(*_curve(log.train, *x, "lr"), color=color)
-        axes[0, 0].lines[-1].set_label(plain(f"{label}: {_caption(logs, label, against)}"))
+        for ax, name in zip(axes[:-1], ["loss", _DETECTS]):
+            ax.plot(*_curve(log.train, name), color=color, linewidth=0.8, alpha=0.5)
+            ax.plot(*_curve(log.valid, name), color=color, marker="o", markersize=3)
+        axes[-1].plot(*_curve(log.train, "lr"), color=color)
+        axes[0].lines[-1].set_label(plain(f"{label}: {_caption(logs, label, against)}"))
     if against is not None:
-        for ax in axes[0]:
-            ax.axhline(losses(logs[against])[-1][1], color="0.4", linewidth=0.8, linestyle=":")
-    axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
+        axes[0].axhline(losses(logs[against])[-1][1], color="0.4", linewidth=0.8, linestyle=":")
+    axes[0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
     if detects:
-        axes[1, 0].set_ylabel("replaced above original\n(AUC, percent)")
-    axes[-1, 0].set_ylabel("learning rate")
-    axes[-1, 0].set_xlabel("updates")
-    axes[-1, 1].set_xlabel(f"{unit} of training")
-    axes[-1, 0].set_ylim(bottom=0)
-    axes[-1, 0].ticklabel_format(axis="y", scilimits=(-2, 2))
-    axes[-1, 0].xaxis.set_major_formatter("{x:,.0f}")
-    for ax in axes.flat:
+        axes[1].set_ylabel("replaced above original\n(AUC, percent)")
+    axes[-1].set(ylabel="learning rate", xlabel="updates")
+    axes[-1].set_ylim(bottom=0)
+    axes[-1].ticklabel_format(axis="y", scilimits=(-2, 2))
+    axes[-1].xaxis.set_major_formatter("{x:,.0f}")
+    for ax in axes:
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
     figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
     return figure
 
 
-def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[float], list[float]]:
-    ordered = [record for _, record in sorted(records.items()) if name in record]
-    return [record[x] * factor for record in ordered], [record[name] for record in ordered]
+def _curve(records: Records, name: str) -> tuple[list[int], list[float]]:
+    ordered = {update: record[name] for update, record in sorted(records.items()) if name in record}
+    return [*ordered], [*ordered.values()]
 
 
 def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:

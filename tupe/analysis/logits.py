@@ -19,7 +19,7 @@ from torch.linalg import matrix_rank
 from tupe.analysis.figure import Matrices, colour, folded, new_figure
 from tupe.encoder.layer import AttentionInputs, SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
-from tupe.position import DisentangledRelative, Terms
+from tupe.position import Terms
 
 
 @torch.no_grad()
@@ -58,7 +58,8 @@ def _heads(attention: SelfAttention, x: Tensor, terms: Terms) -> tuple[Tensor, .
 def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tensor]:
     """Return the parts of the first layer's logits, each `(H, n, n)` in float64, as means over the sequences.
 
-    Tokens are `(B, n)`, without padding. The encoder has no `attention_window`, and becomes float64.
+    Tokens are `(B, n)`, without padding. The encoder has no `attention_window` and no vectors of distances, which are
+    multiplied with the content in each layer; it becomes float64.
     """
     attention, x, (_, terms, bias) = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
@@ -87,14 +88,7 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
         pairs["word to position"] = (query, position_key)
         pairs["position to word"] = (position_query, key)
         pairs["position to position"] = (position_query, position_key)
-    asking = [("word", query, key)] + ([] if position_query is None else [("position", position_query, position_key)])
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    for name, query, key in asking:  # relative vectors multiply content, and positions where these were added
-        if isinstance(attention.relative, DisentangledRelative):
-            both = attention.relative.products(query, key, attention.scale, terms.distances, attention.part)
-            found[f"{name} to distance"], found[f"distance to {name}"] = both
-        elif attention.relative is not None:
-            found[f"{name} to distance"] = attention.relative(query, key, attention.scale)
     if bias is not None:
         found["position to position, a term of its own"] = bias
     return {name: value.mean(0) if value.ndim == 4 else value.detach() for name, value in found.items()}

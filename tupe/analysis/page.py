@@ -18,6 +18,7 @@ from tupe.analysis.position import has_correlation, position_maps, reset_maps, s
 from tupe.models.describe import build, equation, full_name, system
 from tupe.models.summary import size_of
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
+from tupe.systems import IN_LAYER
 from tupe.util import atomic
 
 
@@ -52,7 +53,7 @@ FIGURES = {
     ),
     "correlations": Maps(
         "The parts of a logit of the first layer: four of content and positions where these are added to each other.",
-        lambda args: not (args.attention_window or args.linformer_k),  # -inf, and keys that mix tokens
+        lambda args: not (args.attention_window or args.linformer_k or args.relative in IN_LAYER),
         correlation_maps,
     ),
 }
