@@ -15,8 +15,7 @@ from tupe.analysis.curves import TrainingLog, plot_training
 from tupe.analysis.figure import Matrices, as_svg, heat_maps
 from tupe.analysis.logits import correlation_maps, logit_ranks, plot_ranks
 from tupe.analysis.position import has_correlation, position_maps, reset_maps, segment_maps, similarity_maps
-from tupe.models.describe import build, equation, full_name, system
-from tupe.models.summary import size_of
+from tupe.models.describe import describe
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.systems import IN_LAYER
 from tupe.util import atomic
@@ -67,6 +66,7 @@ _PAGE = """<!DOCTYPE html>
 <style>
 body {{ font: 1rem/1.5 system-ui, sans-serif; color: #1c1d21; max-width: 84rem; margin: auto; padding: 1.5rem }}
 p {{ max-width: 46rem }}
+pre {{ white-space: pre-wrap }}
 svg {{ max-width: 100%; height: auto; vertical-align: top }}
 table {{ border-collapse: collapse; display: block; overflow-x: auto }}
 td {{ padding: .3rem .8rem; border-bottom: 1px solid #ddd; vertical-align: top }}
@@ -98,7 +98,7 @@ def write_page(
         against: name of a run; the page has the updates after which the others reach its final validation loss.
         tables: title -> the text above a table, and its rows, the first of which are the heads.
     """
-    sections = [_section("Models", "", _table([_HEADS, *map(_facts, encoders)]))]
+    sections = [_section("Models", "", "".join(map(_described, encoders)))]
     sections += [_section(title, text, _table(rows)) for title, (text, rows) in (tables or {}).items()]
     if logs:
         sections.append(_section("Pre-training", "", as_svg(plot_training(logs, against=against), "Pre-training")))
@@ -141,12 +141,6 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-_HEADS = ("", "model", "system", "logit of query i and key j", "parameters", "of the positions", "positions", "symbols")
-
-
-def _facts(encoder: Encoder) -> tuple[str, ...]:
-    """Return a model's row below `_HEADS`."""
-    args, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
-    count = size_of(build(args, symbols))
-    numbers = (f"{number:,}" for number in (count.total, count.position, args.max_positions, symbols))
-    return encoder.shown_as, full_name(args), system(args), equation(args), *numbers
+def _described(encoder: Encoder) -> str:
+    lines = describe(encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings)
+    return f"<pre>{html.escape(chr(10).join([encoder.shown_as, *lines]))}</pre>"

@@ -28,14 +28,13 @@ def plot(
     out: Path = Argument(help="New file of the picture: .png, .pdf, .svg, ..."),
     data: Path | None = DATA,
     length: int | None = Option(None, help="Positions; all by default, 128 of a text."),
-    head: int | None = Option(None, help="reset: head, from 1; all by default."),
     against: str | None = AGAINST,
 ) -> None:
     """Draw one of the papers' figures of a checkpoint, or the curves of runs.
 
     \b
     position      position correlation of every head of a checkpoint
-    reset         every head of a checkpoint, or --head, before and after the reset of [CLS]
+    reset         every head of a checkpoint before and after the reset of [CLS]
     similarity    cosine similarity of the position vectors of a checkpoint
     segments      term of every head of a checkpoint for each pair of segments
     correlations  content and positions in the first layer of a checkpoint, on --data
@@ -57,11 +56,8 @@ def plot(
         if not FIGURES[figure].has(encoder.args):
             raise UserError(f"This figure does not apply to {encoder.shown_as}. docs/studies.md lists its systems.")
         on_text = figure == "correlations"
-        maps = FIGURES[figure].draw(encoder, read_tokens(encoder, data, length or 128) if on_text else length)
-        if head:
-            pair = slice(2 * head - 2, 2 * head)
-            maps = maps._replace(values=maps.values[pair], names=maps.names[pair])
-        drawn = heat_maps(maps)
+        inputs = read_tokens(encoder, data, length or 128) if on_text else length
+        drawn = heat_maps(FIGURES[figure].draw(encoder, inputs))
     save_figure(drawn, out)
     print(f"{figure}: {out}")
 
