@@ -27,17 +27,6 @@ def test_system_trains_and_finetunes(system, corpus, glue, tmp_path):
     assert state["cfg"]["model"]["_name"] == f"{system}_tiny"
 
 
-def test_segments_are_added_in_finetuning(corpus, glue, tmp_path):
-    """As DIET does: pre-trained without, fine-tuned with; the new parameters are named and learnt."""
-    train(corpus, tmp_path / "mlm", "--arch", "diet_abs_tiny", *TINY, "--segment", "none", "--max-update", 6)
-    keys = ("optimization.max_epoch=1", "+model.segment=per_head", f"checkpoint.save_dir={tmp_path / 'mnli'}")
-    done = finetune("MNLI", tmp_path / "mlm/checkpoint_best.pt", glue, *keys)
-    name = "encoder.sentence_encoder.segment_attention.weight"
-    assert f"{name} [1, 2, 2, 2] is new" in done.stdout
-    state = torch.load(tmp_path / "mnli/checkpoint_best.pt", weights_only=True)
-    assert state["model"][name].abs().max() > 0
-
-
 def test_installed_commands_are_the_tree_under_test():
     assert run("tupe", "user-dir", PATH=REAL).stdout.strip() == str(ROOT / "tupe")
     assert (BIN / "fairseq-train").exists()
