@@ -111,11 +111,6 @@ def write(path, lines):
     return path
 
 
-def preprocess(destination, train, valid, *options):
-    run("fairseq-preprocess", "--only-source", "--trainpref", train, "--validpref", valid, "--destdir", destination,
-        "--workers", 1, *options)  # fmt: skip
-
-
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     """Folder with `dict.txt`, `train`, `valid` and `sentencepiece.bpe.model`."""
@@ -134,7 +129,8 @@ def corpus(tmp_path_factory):
     write(folder / "raw" / "dict", [f"{piece} 1" for piece in pieces if piece not in ("<unk>", "<mask>")])
     for split, lines in raw.items():
         write(folder / "raw" / split, [" ".join(model.encode(line, out_type=str)) for line in lines])
-    preprocess(folder, folder / "raw/train", folder / "raw/valid", "--srcdict", folder / "raw/dict")
+    run("fairseq-preprocess", "--only-source", "--trainpref", folder / "raw/train", "--validpref",
+        folder / "raw/valid", "--destdir", folder, "--workers", 1, "--srcdict", folder / "raw/dict")  # fmt: skip
     return folder
 
 

@@ -3,11 +3,10 @@
 import dataclasses
 from types import SimpleNamespace
 
-import numpy as np
 import torch
 from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
+from tupe.data.binary import writer
 from tupe.data.manifest import DICTIONARY, MODEL, Manifest, Settings
 from tupe.data.text import PROFILES
 from tupe.models import TupeModel
@@ -35,10 +34,9 @@ def write_dictionary(path, symbols=WORDS):
 def write_indexed(prefix, rows, tokens=6):
     """fairseq's binary data: `rows` sequences of words and `</s>`."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.uint16)
-    for row in range(rows):
-        builder.add_item(torch.tensor([4 + (row + i) % len(WORDS) for i in range(tokens)] + [2]))
-    builder.finalize(f"{prefix}.idx")
+    with writer(prefix, 4 + len(WORDS)) as add:
+        for row in range(rows):
+            add([*(4 + (row + i) % len(WORDS) for i in range(tokens)), 2])
 
 
 def write_corpus(folder):
@@ -63,10 +61,9 @@ def write_task(folder, labels=("0", "1"), rows=8):
     write_dictionary(folder / "input0/dict.txt")
     write_dictionary(folder / "label/dict.txt", labels)
     for split in ("train", "valid"):
-        builder = MMapIndexedDatasetBuilder(f"{folder / 'label' / split}.bin", dtype=np.uint16)
-        for row in range(rows):
-            builder.add_item(torch.tensor([4 + row % len(labels), 2]))
-        builder.finalize(f"{folder / 'label' / split}.idx")
+        with writer(folder / "label" / split, 4 + len(labels)) as add:
+            for row in range(rows):
+                add([4 + row % len(labels), 2])
     return folder
 
 

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from tests.samples import write_manifest
+from tests.samples import write_checkpoint, write_manifest
 from tupe.cli.main import main
-from tupe.data.manifest import DICTIONARY, MODEL
+from tupe.data.manifest import DICTIONARY, MODEL, Manifest
 from tupe.data.text import PROFILES
-from tupe.data.tokenizers import train, write_dictionary
+from tupe.data.tokenizers import symbols, train, write_dictionary
 
 NAMES, VERBS = ["Anna", "Bob", "Carl", "Dora", "Emil", "Frida"], ["sees", "likes", "hears", "finds", "calls"]
 THINGS = ["the house", "a red car", "the old dog", "a small bird", "the blue sea", "an apple", "his long letter"]
@@ -37,6 +37,14 @@ def prepare_made(folder, documents, options):
     command = ["prepare-corpus", str(folder / "text.txt"), str(folder / "corpus"), *options.split(), "--workers", "1"]
     assert main(command) == 0
     return folder / "corpus"
+
+
+def prepare_untaught(folder):
+    """A corpus whose texts are not rewritten, beside `pretrained.pt`, an encoder that nothing was taught."""
+    corpus = prepare_made(folder, 60, "--profile sentencepiece --vocab-size 120 --valid-documents 5")
+    pieces = [piece for piece in symbols(Manifest.load(corpus).model)[4:] if piece != "<mask>"]
+    write_checkpoint(folder / "pretrained.pt", corpus, symbols=pieces)
+    return corpus
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,7 @@ import random
 import pytest
 
 from tests.commands import finetune, run, tupe
-from tests.data.conftest import prepare_made
-from tests.samples import write_checkpoint
-from tupe.data.manifest import Manifest
-from tupe.data.tokenizers import symbols
+from tests.data.conftest import prepare_untaught
 from tupe.patches.safe_load import safe_load
 
 NAMES, VERBS, THINGS = ["Anna", "Bob", "Carl"], ["sees", "hears"], ["the house", "a red car"]
@@ -51,9 +48,7 @@ def write_tables(folder):
 def data(tmp_path_factory):
     """A corpus whose texts are not rewritten, an encoder with its vocabulary that nothing was taught, and two tasks."""
     folder = tmp_path_factory.mktemp("own")
-    corpus = prepare_made(folder, 60, "--profile sentencepiece --vocab-size 120 --valid-documents 5")
-    pieces = [piece for piece in symbols(Manifest.load(corpus).model)[4:] if piece != "<mask>"]
-    write_checkpoint(folder / "pretrained.pt", corpus, symbols=pieces)
+    corpus = prepare_untaught(folder)
     (folder / "texts.json").write_text(json.dumps(write_tables(folder / "files")))
     (folder / "mine.yaml").write_text(TASKS)
     command = ["prepare-glue", folder / "files", corpus, folder / "tasks", "--tasks", folder / "mine.yaml"]

@@ -10,10 +10,9 @@ import time
 import pytest
 
 from tests.commands import ROOT, environment, run, train, tupe
+from tests.end_to_end.test_training import TINY
 from tupe.finetune.runs import Run, result
 from tupe.util import UserError, lock
-
-TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Questions by the real commands; the sweep of all languages is in tests/contract/test_end_to_end.py."""
 
-import shutil
-
 import pytest
 
 from tests.commands import run, train_log
@@ -19,14 +17,6 @@ def squad(tmp_path_factory):
     command = ["prepare-qa", f"train={made}", f"valid={made}", str(corpus), str(folder / "SQuAD"), "--workers", "1"]
     assert main(command) == 0
     return folder / "SQuAD"
-
-
-def test_folders_of_tests_may_be_missing(squad, tmp_path):
-    """A benchmark that is not there is left out of the scores."""
-    from tupe.finetune.finetune import test
-
-    shutil.copytree(squad, tmp_path / "SQuAD")
-    assert test(tmp_path, [tmp_path / name for name in ("XQuAD", "MLQA", "SQuAD")]) == {}  # English is no test
 
 
 def test_two_processes_score_as_one(squad, tmp_path):

@@ -7,10 +7,7 @@ import re
 import pytest
 
 from tests.commands import run, tupe
-from tests.data.conftest import prepare_made
-from tests.samples import write_checkpoint
-from tupe.data.manifest import Manifest
-from tupe.data.tokenizers import symbols
+from tests.data.conftest import prepare_untaught
 
 pytest.importorskip("accelerate")
 NAMES, VERBS, THINGS = ["Anna", "Bob", "Carl"], ["sees", "hears"], ["the house", "a red car"]
@@ -20,9 +17,7 @@ WORDS = {"Anna": "B-PER", "Bob": "B-PER", "Carl": "B-PER", "the": "B-THING", "ho
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported")
-    corpus = prepare_made(folder, 60, "--profile sentencepiece --vocab-size 120 --valid-documents 5")
-    pieces = [piece for piece in symbols(Manifest.load(corpus).model)[4:] if piece != "<mask>"]
-    write_checkpoint(folder / "pretrained.pt", corpus, symbols=pieces)
+    corpus = prepare_untaught(folder)
     assert tupe("export", folder / "pretrained.pt", corpus, folder / "hub") == 0
     return folder / "hub"
 
