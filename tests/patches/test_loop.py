@@ -10,7 +10,7 @@ import pytest
 import torch
 from fairseq.trainer import Trainer
 
-from tests.commands import BIN, ROOT, environment
+from tests.commands import BIN, ROOT, environment, train_command
 from tupe.patches import loop
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -188,20 +188,16 @@ def test_signals_to_every_process_leave_the_workers_that_load():
 def test_processes_stop_after_the_same_update(corpus, tmp_path):
     """One of two processes gets the signal; both save after the same update, and go on from it."""
 
-    def command(last):
-        return [
-            BIN / "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-train", corpus,
-            "--user-dir", "tupe", "--task", "masked_lm", "--criterion", "tupe_masked_lm", "--arch", "tupe_tiny",
-            "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-attention-heads", 2, "--batch-size", 8,
-            "--tokens-per-sample", 32, "--optimizer", "adam", "--lr", 0.003, "--lr-scheduler", "fixed", "--cpu",
-            "--max-update", last, "--num-workers", 0, "--log-format", "json", "--log-interval", 1,
-            "--no-epoch-checkpoints", "--disable-validation", "--save-dir", tmp_path,
-        ]  # fmt: skip
-
+    command = (
+        BIN / "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python",
+        *train_command(corpus, tmp_path, "--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16,
+                       "--encoder-attention-heads", 2, "--max-update", 100000, "--no-epoch-checkpoints",
+                       "--disable-validation"),
+    )  # fmt: skip
     log = tmp_path / "log"
     with log.open("wb") as out:
         launcher = subprocess.Popen(
-            [str(part) for part in command(100000)], cwd=ROOT, env=environment(), stdout=out, stderr=subprocess.STDOUT
+            [str(part) for part in command], cwd=ROOT, env=environment(), stdout=out, stderr=subprocess.STDOUT
         )
         deadline = time.monotonic() + 300
         while '"num_updates": "3"' not in log.read_text():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from omegaconf import OmegaConf
 
 from tests.samples import write_dictionary
+from tupe.data.binary import writer
 from tupe.tasks.multilingual_masked_lm import MultilingualMaskedLMConfig, MultilingualMaskedLMTask
 
 SIZES = {"de": 40, "en": 400, "sw": 4}  # sequences for training, each a block
@@ -17,11 +17,9 @@ def write_language(folder, language, sizes, length=7):
     """Sequences of `length` of its own tokens; the first two number the sequence."""
     (folder / language).mkdir(parents=True, exist_ok=True)
     for split, size in sizes.items():
-        builder = MMapIndexedDatasetBuilder(f"{folder / language / split}.bin", dtype=np.uint16)
-        for row in range(size):
-            tokens = [TOKENS[language][i % 100] for i in (row // 100, row, *range(row, row + length - 2))]
-            builder.add_item(torch.tensor([*tokens, 2]))
-        builder.finalize(f"{folder / language / split}.idx")
+        with writer(folder / language / split, 304) as add:
+            for row in range(size):
+                add([*(TOKENS[language][i % 100] for i in (row // 100, row, *range(row, row + length - 2))), 2])
 
 
 def write_languages(folder):
