@@ -70,11 +70,8 @@ def scores(model, dictionary, folder, task, split="test"):
             max(reversed(parts), key=len).pop()
         joined = [0]
         for number, words in enumerate(parts):
-            joined += (
-                [2] * (number > 0 and model.args.pair_separators == 2)
-                + [dictionary.index(word) for word in words]
-                + [2]
-            )
+            joined += [2] * (number > 0 and model.args.pair_separators == 2)
+            joined += [*map(dictionary.index, words), 2]
         tokens = torch.tensor([joined])
         with torch.no_grad():
             yield model(tokens, features_only=True, classification_head_name=HEAD)[0][0]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.contract.fixtures.cases import SMALL
 from tupe import position
 from tupe.hf.export import Loaded, config, weights
 from tupe.models.config import TupeConfig, named
@@ -25,16 +26,9 @@ def dictionary():
 
 def pair(dictionary, name, auto=ours.TupeForMaskedLM, **fields):
     """fairseq's model of a system, small, with weights that show every term; and Transformers' with the same."""
-    small = {
-        "encoder_layers": 2,
-        "encoder_embed_dim": 24,
-        "encoder_ffn_embed_dim": 32,
-        "encoder_attention_heads": 3,
-        "max_positions": LONGEST,
-    }
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: LONGEST)
     torch.manual_seed(0)
-    model = TupeModel.build_model(named(f"{name}_tiny", **{**small, **fields}), task).eval()
+    model = TupeModel.build_model(named(f"{name}_tiny", **SMALL, max_positions=LONGEST, **fields), task).eval()
     model.register_classification_head("head", num_classes=3)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else parameter.data.add_(0.1)

@@ -118,12 +118,8 @@ def test_symbols_and_decoding(both):
     tokenizer, encode, _, dictionary = both
     assert tokenizer.convert_ids_to_tokens(range(len(dictionary))) == dictionary.symbols
     assert len(tokenizer) == len(dictionary) == 1000
-    assert (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id) == (
-        0,
-        1,
-        2,
-        3,
-    )
+    special = tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id
+    assert special == (0, 1, 2, 3)
     assert tokenizer.mask_token_id == 999
     assert tokenizer("a <mask>")["input_ids"][-2:] == [999, 2]
     text = "the list of all modules"
