@@ -28,7 +28,3 @@ def test_an_error_for_users_is_one_line(tmp_path, capsys):
     (out := tmp_path / "out").touch()
     assert tupe("report", "a.pt", out) == 1
     assert capsys.readouterr().err == f"error: {out} exists. Delete it or choose another name.\n"
-
-
-def test_options_stand_anywhere():
-    assert tupe("describe", "--vocab-size", "100", "tupe_tiny", "--max-positions", "16", "reset=none") == 0
