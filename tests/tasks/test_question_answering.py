@@ -14,7 +14,7 @@ from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.data.questions import score
 from tupe.data.scores import tokens
-from tupe.finetune.answers import answers
+from tupe.finetune.predict import answers
 from tupe.models import TupeModel
 from tupe.models.config import named
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig, TupeQuestionAnsweringTask

@@ -12,10 +12,12 @@ from tqdm import tqdm
 from tupe.checkpoints.load import open_checkpoint
 from tupe.data.glue.tasks import Split, Task, prepared_task
 from tupe.data.questions import score
-from tupe.finetune.answers import BATCH, answers
+from tupe.data.windows import QuestionWindows, Span, best_span
 from tupe.tasks.question_answering import TupeQuestionAnsweringTask
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 from tupe.util import atomic, check_new, write_json
+
+BATCH = 32
 
 
 def predict(checkpoint: Path, data: Path, out: Path, *, splits: Sequence[str] = ()) -> dict[Path, dict[str, float]]:
@@ -117,3 +119,24 @@ def classify(model: nn.Module, task: TupeSentencePredictionTask, sentences: Join
         scores, _ = model(tokens, features_only=True, classification_head_name=head, num_tokens=num_tokens)
         found.append(scores.float().cpu())
     return torch.cat(found)[np.argsort(order)]
+
+
+@torch.no_grad()
+def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, str]:
+    """Return the best answer, of at most `longest` tokens, to every question by its id; of equal ones the first."""
+    device, order = next(model.parameters()).device, windows.ordered_indices()
+    found: dict[int, Span] = {}
+    for start in tqdm(range(0, len(order), BATCH), windows.name, disable=None, unit="batch"):
+        sample = windows.collater([windows[index] for index in order[start : start + BATCH]])
+        net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
+        scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
+        sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
+        for window, *of_window in zip(sample["id"].tolist(), *sides):
+            if span := best_span(*of_window, longest):
+                found[window] = span
+
+    texts = {question.id: "" for question in windows.questions}
+    for window in sorted(found, key=lambda window: (found[window].score, -window)):  # the best comes last, and stays
+        question = windows.questions[int(windows.question_of([window])[0])]
+        texts[question.id] = windows.text(window, *found[window][1:])
+    return texts
