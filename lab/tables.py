@@ -417,15 +417,10 @@ def _spread(values: Sequence[float], digits: int) -> str:
 def _interval(
     values: Sequence[float], digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)
 ) -> str:
-    """Format the mean with its 95% interval, cut at the limits; a single value without one."""
-    text, half = _mean(values, digits, sign), half_interval(values)
-    if half is None:
+    """Format the mean with its 95% interval by Student's t, cut at the limits; a single value without one."""
+    text, number = _mean(values, digits, sign), len(values)
+    if number < 2:
         return text
+    half = stdtrit(number - 1, 0.975) * statistics.stdev(values) / math.sqrt(number)
     low, high = (min(max(statistics.fmean(values) + end, limits[0]), limits[1]) for end in (-half, half))
     return f"{text} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
-
-
-def half_interval(values: Sequence[float]) -> float | None:
-    """Return half the 95% confidence interval of the mean by Student's t; None for fewer than two values."""
-    number = len(values)
-    return stdtrit(number - 1, 0.975) * statistics.stdev(values) / math.sqrt(number) if number > 1 else None

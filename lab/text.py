@@ -166,13 +166,13 @@ def swap_neighbours(sentence: str, rng: random.Random) -> str | None:
     return " ".join(words)
 
 
-def write_word_order(sentences: Sequence[str], folder: Path, *, seed: int = 1) -> None:
+def write_word_order(sentences: Sequence[str], folder: Path) -> None:
     """Write `train.tsv`, `dev.tsv` and `test.tsv` as CoLA has them.
 
     A line of train and dev is `source<TAB>label<TAB>star<TAB>sentence`, without a header; test has a header, and
     `index<TAB>sentence`. Both forms of a sentence are in the same file.
     """
-    rng = random.Random(seed)
+    rng = random.Random(1)
     pairs, seen = [], set()
     for sentence in sentences:
         sentence = " ".join(sentence.split())

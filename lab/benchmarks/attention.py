@@ -5,8 +5,8 @@
     OMP_NUM_THREADS=1 python lab/benchmarks/attention.py --cases 2x128 --rounds 5       # to try it on a CPU
 
 The rivals take turns, in alternating order. A figure is the median over the rounds. A ratio is taken within each round,
-over the first floor, and given with its quartiles. The floors are FlashAttention 2 and cuDNN without a bias, and
-`flex_by_distance` has a bias of distances alone, so none of the three computes the same function as the others.
+over the first floor, and given with its quartiles. The floors are FlashAttention 2 and cuDNN without a bias, so
+they do not compute the same function as the others.
 `extra memory` is PyTorch's peak in a step, beyond the inputs. On a GPU the last lines are the verdict of the rule for
 the Triton kernels (docs/dev/kernels.md).
 """
@@ -29,7 +29,7 @@ from tupe.position import Terms
 #: Floor -> PyTorch's kernel without a bias.
 FLOORS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 #: Rival -> the backend of `biased_attention`, the form of the bias, and PyTorch's kernel if one is chosen. `parts` are
-#: TUPE-A's factors and reset, `factors` lack the reset, and `distances` are values by distance.
+#: TUPE-A's factors and reset, and `factors` lack the reset.
 RIVALS = {
     "sdpa_efficient": ("sdpa", "dense", SDPBackend.EFFICIENT_ATTENTION),
     "sdpa_cudnn": ("sdpa", "dense", SDPBackend.CUDNN_ATTENTION),
@@ -38,7 +38,6 @@ RIVALS = {
     "flex": ("flex", "parts", None),
     "triton": ("triton", "dense", None),
     "triton_in_parts": ("triton", "parts", None),
-    "flex_by_distance": ("flex", "distances", None),
     "sdpa": ("sdpa", "dense", None),
     "reference": ("reference", "dense", None),
 }
@@ -72,16 +71,14 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
     qkv = [normal(batch, heads, length, width) for _ in range(3)]
     factors = [(heads, length, width)] * 2
     shapes = {"dense": [(heads, length, length)], "factors": factors, "parts": [*factors, (2, heads)]}
-    parts = [normal(*shape) for shape in {**shapes, "distances": [(heads, 2 * length - 1)]}.get(form, ())]
+    parts = [normal(*shape) for shape in shapes.get(form, ())]
     gradient = normal(batch, heads, length, width).detach()
 
     def attend() -> Tensor:
         if rival in FLOORS:
             return F.scaled_dot_product_attention(*qkv, dropout_p=args.dropout, scale=scale)
         bias = parts[0]
-        if form == "distances":
-            bias = Terms(length, relative=parts[0])
-        elif form != "dense":
+        if form != "dense":
             bias = Terms(length, 0, parts[0], parts[1], None, *parts[2:])
         options = {"scale": scale, "dropout_p": args.dropout, "training": True, "backend": backend}
         return biased_attention(*qkv, bias, **options)
@@ -134,7 +131,6 @@ def verdict(records: list[dict[str, Any]]) -> str:
     times = {record["rival"]: record["milliseconds"][1] for record in records if "milliseconds" in record}
     ours = [time for rival, time in times.items() if rival.startswith("triton")]
     others = {rival: time for rival, time in times.items() if rival.startswith(("sdpa", "factors", "flex"))}
-    others.pop("flex_by_distance", None)
     if not ours or not others:
         return "no verdict: the kernels or all of the others were not measured"
     best = min(others, key=others.get)

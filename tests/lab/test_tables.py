@@ -1,13 +1,11 @@
-"""Tables and pages are what the records say; intervals are Student's, computed apart."""
+"""Tables and pages are what the records say."""
 
-import numpy as np
 import pytest
-import scipy.stats
 
 from lab.design import Run, read_design
 from lab.records import FineTuning, Pretraining, write_record
 from lab.report import DOCUMENTS, read_results, render
-from lab.tables import BLOCKS, Results, half_interval, share
+from lab.tables import BLOCKS, Results, share
 from tests.commands import ROOT, run
 from tupe.util import UserError
 
@@ -69,14 +67,6 @@ def test_the_pages_are_what_the_records_say(page, tmp_path):
     document.write_text(page.read_text())
     render(document, ROOT / "docs/results/runs")
     assert document.read_text() == page.read_text(), "python -m lab.report makes it anew"
-
-
-@pytest.mark.parametrize("number", [*range(2, 12), 30])
-def test_interval(number):
-    values = np.random.default_rng(number).normal(size=number)
-    low, high = scipy.stats.t.interval(0.95, number - 1, values.mean(), scipy.stats.sem(values))
-    assert half_interval(values.tolist()) == pytest.approx((high - low) / 2, abs=1e-3)
-    assert half_interval([3.0]) is half_interval([]) is None
 
 
 def test_share():

@@ -1,13 +1,13 @@
 """English from a standard library, without running it; and a task in which both forms have the same words."""
 
+import random
 from collections import Counter
-
-import pytest
 
 from lab.text import (
     is_held_out,
     paragraphs_of,
     python_documents,
+    swap_neighbours,
     write_documents,
     write_word_order,
 )
@@ -80,9 +80,14 @@ class Shape:
     assert 150 < sum(is_held_out(f"module_{i}.py", 20) for i in range(1000)) < 250
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_files_are_balanced_and_apart(tmp_path, seed):
-    write_word_order([f"This is the {chr(97 + i)} sentence of all." for i in range(26)], tmp_path, seed=seed)
+def test_two_neighbouring_words_are_swapped():
+    """The first word, words with punctuation, and two that are alike stay."""
+    assert swap_neighbours("The dog the cat, sees it.", random.Random(0)) == "The the dog cat, sees it."
+    assert swap_neighbours("The dog, the The cat.", random.Random(0)) is None
+
+
+def test_files_are_balanced_and_apart(tmp_path):
+    write_word_order([f"This is the {chr(97 + i)} sentence of all." for i in range(26)], tmp_path)
     rows = [
         line.split("\t") for name in ("train", "dev") for line in (tmp_path / f"{name}.tsv").read_text().splitlines()
     ]
