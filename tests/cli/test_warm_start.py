@@ -23,7 +23,7 @@ def test_exact(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "bert_r_tiny segment=per_head" in printed
     assert "exact: the features of both differ by at most" in printed and _SECONDS.search(printed)
-    assert f"left behind, as what a task taught: classification_heads.{HEAD}" in printed
+    assert f"left behind, as parts of a task: classification_heads.{HEAD}" in printed
     assert f"tupe pretrain DATA --config continue --init-from {out}" in printed
     new = torch.load(out, weights_only=True)
     assert new.get("last_optimizer_state") is None
@@ -46,7 +46,7 @@ def test_not_exact(text, data, tmp_path, capsys):
     assert main(["warm-start", str(bert), "tupe_r", str(tmp_path / "new.pt"), *options]) == 0
     printed = capsys.readouterr().out
     assert ("taken out of the input and fitted on 70 sequences" in printed) == text
-    assert ("its positions are lost, and the new ones are drawn" in printed) != text
+    assert ("other terms are lost, new ones are drawn" in printed) != text
     rows = [[*map(float, row.split())] for row in re.findall(r"^  \w+(?: positions)? +([\d. ]+)$", printed, re.M)]
     assert len(rows) == 3 * text
     if text:

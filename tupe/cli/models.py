@@ -37,7 +37,7 @@ def describe(
 
 def import_(
     folder: Path = Argument(help="Released by fairseq, or written by save_pretrained or `tupe export`."),
-    out: Path = Argument(help="New folder; for an export of ours a new file."),
+    out: Path = Argument(help="New folder; for a folder of `tupe export` a new file."),
     head: str | None = Option(None, help="Keep the classification head; of fairseq's model the one so named."),
     labels: str = Option("", metavar="A,B", help="Names of the head's classes, in its order."),
     pooler: bool = Option(False, "--pooler", help="Keep BERT's pooler, to start the head of a task with."),
@@ -49,8 +49,8 @@ def import_(
 
     RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA, data2vec and
     DeBERTa's second and third version. OUT is then a folder with checkpoint, dictionary, tokenizer and manifest, which
-    other commands take as a corpus; the original is run too, and the difference of the outputs is printed. Of our own
-    exports OUT is a checkpoint.
+    other commands take as a corpus; the original is run too, and the difference of the outputs is printed. For a folder
+    of `tupe export`, OUT is a checkpoint.
 
     tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
     """
@@ -79,9 +79,9 @@ def warm_start(
     """Convert a trained model to another position encoding; its content and layers are copied.
 
     The outputs stay the same if the system only adds a relative term, segments or DIET's factors, scales the content
-    otherwise, or no longer shares terms among layers. For any other system, the positions of a BERT-A are taken out of
-    the input. TUPE's, DIET's and T5's terms are fitted on the text of --data; others begin new. The command then
-    compares the features on held-out text.
+    otherwise, or no longer shares terms among layers. For systems without positions at the input, these are taken out of
+    it, and the terms of TUPE, DIET and T5 are fitted on the text of --data. The command then compares the features on
+    held-out text. Other terms begin new.
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
     """
@@ -107,8 +107,8 @@ def warm_start(
     print(f"{old.shown_as} to {full_name(new.args)}")
     if started.exact:
         print(f"exact: the features of both differ by at most {started.apart:.1e} of the largest")
-    elif data is None:
-        print("the content and layers of the old model; its positions are lost, and the new ones are drawn")
+    elif not started.fitted:
+        print("not exact: terms that both models have are copied, the old model's other terms are lost, new ones are drawn")
     else:
         print(f"not exact: the positions are taken out of the input and fitted on {len(text)} sequences")
         held_out, lengths = read_stream(old, data), [n for n in (16, 128) if n < longest] + [longest]
@@ -125,5 +125,5 @@ def warm_start(
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
     if left:
-        print(f"left behind, as what a task taught: {', '.join(left)}")
+        print(f"left behind, as parts of a task: {', '.join(left)}")
     print(f"train on: tupe pretrain DATA --config continue --init-from {shlex.quote(str(out))}")

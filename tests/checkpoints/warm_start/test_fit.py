@@ -74,9 +74,9 @@ def test_values_by_distance(relative):
     source, term = (terms("t5_tiny", relative=relative, relative_max_distance=9) for _ in range(2))
     with torch.no_grad():
         source.relative.weight.copy_(noise(*source.relative.weight.shape))
-    logits = bias_of(source)
+    logits, own = bias_of(source), bias_of(term)
     fit(term, logits, torch.empty(0))
-    torch.testing.assert_close(bias_of(term), logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(bias_of(term), logits + own, rtol=0, atol=1e-5)
 
 
 def test_a_constant_goes_into_the_words(make, tokens):
@@ -121,6 +121,35 @@ def test_of_imported_models(own, system, make, tokens):
     for part in ("fc1.weight", "self_attn.out_proj.bias", "fc2.bias"):
         key = f"sentence_encoder.layers.1.{part}"
         assert torch.equal(state[key], old.state_dict()[key])
+
+
+def test_heads_stay_with_the_values_that_they_have(make):
+    old, text = make("bert_r_tiny"), torch.randint(4, 29, (64, N), generator=torch.Generator().manual_seed(1))
+    started = warm_start(old, target_fields(old, "tupe_r", []), text)
+    before, after = (encoder.sentence_encoder for encoder in (old, started.encoder))
+    assert started.fitted and torch.equal(after.position_bias.relative.weight, before.position_bias.relative.weight)
+    for one, other in zip(after.layers, before.layers):
+        assert torch.equal(one.self_attn.out_proj.weight, other.self_attn.out_proj.weight)
+
+
+#: From, to: no positions to take from the input (ModernBERT has no biases either), none to put elsewhere, no linear fit.
+DRAWN = [
+    ("rope_modern", "tupe_r"),
+    ("rope_modern", "deberta"),
+    ("tupe_a", "t5"),
+    ("bert_a", "bert_a relative=kerple"),
+    ("bert_a", "kerple"),
+    ("bert_a", "bert_ad"),
+]
+
+
+@pytest.mark.parametrize(("source", "system"), DRAWN)
+def test_terms_that_are_drawn(source, system, make, tokens):
+    old, (name, *fields) = make(f"{source}_tiny"), system.split()
+    started = warm_start(old, target_fields(old, name, fields), tokens)
+    assert not started.exact and not started.fitted
+    assert started.encoder(tokens)[0].isfinite().all()
+    assert torch.equal(started.encoder.sentence_encoder.layers[1].fc2.weight, old.sentence_encoder.layers[1].fc2.weight)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["post-norm", "pre-norm"])

@@ -89,10 +89,3 @@ def test_what_it_predicts(system, old):
     words = sequences(64, 4)[0][:, 1:].flatten()
     best, *others = (closeness(old, model, words, N) for model in (started.encoder, none, drawn.encoder))
     assert best > max(others)
-
-
-def test_terms_without_a_linear_fit_begin_new(old):
-    fields = target_fields(old, "kerple", [])
-    fitted, drawn = (warm_start(old, fields, text).encoder.state_dict() for text in (sequences(384, 3)[0], None))
-    part = "sentence_encoder.position_bias.relative."
-    assert all(torch.equal(drawn[name], tensor) for name, tensor in fitted.items() if name.startswith(part))

@@ -56,7 +56,8 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
     if embeddings is not None and "sentence_encoder.position_bias.embeddings.table.weight" in names:
         embeddings.layer_norm.weight.zero_()  # only the gain, because with a zero table too neither would learn
         for layer in inner.layers:  # a distance whose vector is zero still has the bias of the queries
-            layer.self_attn.qkv_proj.bias[: layer.self_attn.qkv_proj.weight.shape[1]] *= 0.5
+            if layer.self_attn.qkv_proj.bias is not None:
+                layer.self_attn.qkv_proj.bias[: new.args.encoder_embed_dim] *= 0.5
     if new.args.absolute == "low_rank_input" and "sentence_encoder.position_bias.absolute.key" in names:
         inner.position_bias.absolute.key.zero_()  # of the two factors one stays drawn, or neither would ever learn
 

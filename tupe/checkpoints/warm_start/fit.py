@@ -77,12 +77,18 @@ def agreeing_heads(logits: Tensor) -> Tensor:
     return orders
 
 
+def has_fit(bias: PositionBias) -> bool:
+    """Tell whether `fit` changes a term of the attention."""
+    linear = isinstance(bias.absolute, UntiedAbsolute | LowRankAbsolute) or hasattr(bias.relative, "row")
+    return linear and not bias.cross  # the four products of cross terms have no linear fit
+
+
 @torch.no_grad()
 def fit(bias: PositionBias, logits: Tensor, table: Tensor) -> None:
     """Fit the terms of the attention, in place, to `logits`: `T` of each set of parameters, `(S, n, n)`.
 
-    An absolute term takes all, and an additional relative one keeps its values. Terms without a linear fit stay as they
-    are. The `table` of positions at the input, `(n, e)`, becomes that of untied positions.
+    An absolute term takes all, and an additional relative one keeps its values; alone, it adds the fit to them. The
+    `table` of positions at the input, `(n, e)`, becomes that of untied positions.
     """
     first = 0 if bias.reset is None else 1
     inner = logits[:, first:, first:]
@@ -93,7 +99,7 @@ def fit(bias: PositionBias, logits: Tensor, table: Tensor) -> None:
         _solve_projections(bias.absolute, table, query, key, first)
     elif isinstance(bias.absolute, LowRankAbsolute):
         _fit_low_rank(bias.absolute, inner, first)
-    elif hasattr(bias.relative, "row"):
+    else:
         _fit_relative(bias.relative, centred(inner))
     if bias.reset is not None:
         _fit_reset(bias.reset, bias.absolute)
@@ -167,7 +173,7 @@ def _fit_reset(reset: Reset, absolute: UntiedAbsolute | None) -> None:
 
 
 def _fit_relative(term: nn.Module, logits: Tensor) -> None:
-    """Fit the table of a relative term to `logits` `(S, n, n)`, whose rows are centred."""
+    """Add the fit to `logits` `(S, n, n)`, whose rows are centred, to the table of a relative term."""
     length = logits.shape[-1]
     rows = term.row(torch.arange(length) - torch.arange(length).unsqueeze(1))
     counts = torch.zeros(length, len(term.weight), dtype=torch.float64)
@@ -175,4 +181,4 @@ def _fit_relative(term: nn.Module, logits: Tensor) -> None:
     form = counts.sum(0).diag() - counts.t() @ counts / length
     sums = torch.zeros(len(term.weight), len(logits), dtype=torch.float64)
     sums.index_add_(0, rows.flatten(), logits.double().flatten(1).t())  # centred rows add no constant
-    term.weight.copy_(torch.linalg.pinv(form, hermitian=True) @ sums)
+    term.weight += torch.linalg.pinv(form, hermitian=True) @ sums

@@ -16,7 +16,7 @@ from tupe.checkpoints.warm_start.carry import (
     permute_heads,
     start_at_zero,
 )
-from tupe.checkpoints.warm_start.fit import TOKENS, agreeing_heads, fit, logits_of
+from tupe.checkpoints.warm_start.fit import TOKENS, agreeing_heads, fit, has_fit, logits_of
 from tupe.models.describe import full_name, with_fields
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeLanguageModelEncoder
@@ -41,10 +41,11 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
 
 
 class Started(NamedTuple):
-    """The new model, and how far its features were from the old model's before any fit."""
+    """The new model, how far its features were from the old model's before any fit, and whether a term was fitted."""
 
     encoder: TupeLanguageModelEncoder
     apart: float
+    fitted: bool
 
     @property
     def exact(self) -> bool:
@@ -56,25 +57,28 @@ def warm_start(
 ) -> Started:
     """Make `old`, a trained encoder in evaluation mode, into the model of `fields` (`target_fields`).
 
-    Where the outputs change, the new terms are fitted to `sequences`: text `(B, n)`, `n` as long as `old` takes.
-    Without text they are drawn. `seed` is that of all parameters that are drawn.
+    Where positions leave the input, the terms are fitted to `sequences`: text `(B, n)`, `n` as long as `old` takes.
+    Without text, and where `old` has no positions there, new terms are drawn with `seed`.
     """
     new = build(fields, old.sentence_encoder.embed_tokens.num_embeddings, seed, old.lm_head is not None)
     start_at_zero(new, copy(old, new))
     keep_scale(old, new)
     apart = difference(old, new.eval())
-    if apart > EXACT and new.sentence_encoder.input_positions is None:
+    before, after = (encoder.sentence_encoder.input_positions for encoder in (old, new))
+    leave = apart > EXACT and before is not None and after is None
+    fitted = leave and sequences is not None and has_fit(new.sentence_encoder.position_bias)
+    if leave:
         into_words(old, new)
-        if sequences is not None and fields.absolute != "untied_cross":  # whose products cannot be fitted linearly
-            _take_positions(old, new, sequences)
+    if fitted:
+        _take_positions(old, new, sequences)
     new.shown_as = full_name(fields)  # as in `tupe.analysis.open_encoder`
-    return Started(new, apart)
+    return Started(new, apart, fitted)
 
 
 def _take_positions(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
     """Fit the terms of `new` to the effect of the positions of `old` on its attention."""
     logits, sharing = logits_of(old, sequences), new.args.sharing
-    if sharing == "layer" and old.sentence_encoder.segment_attention is None:
+    if sharing == "layer" and old.args.relative == "none" and old.sentence_encoder.segment_attention is None:
         orders = agreeing_heads(logits)
         for layer, order in enumerate(orders):
             permute_heads(new, layer, order)
