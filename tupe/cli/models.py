@@ -79,9 +79,9 @@ def warm_start(
     """Convert a trained model to another position encoding; its content and layers are copied.
 
     The outputs stay the same if the system only adds a relative term, segments or DIET's factors, scales the content
-    otherwise, or no longer shares terms among layers. For systems without positions at the input, these are taken out of
-    it, and the terms of TUPE, DIET and T5 are fitted on the text of --data. The command then compares the features on
-    held-out text. Other terms begin new.
+    otherwise, or no longer shares terms among layers. For systems without positions at the input, these are taken out
+    of it, and the terms of TUPE, DIET and T5 are fitted on the text of --data. The command then compares the features
+    on held-out text. Other terms begin new.
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
     """
@@ -108,7 +108,7 @@ def warm_start(
     if started.exact:
         print(f"exact: the features of both differ by at most {started.apart:.1e} of the largest")
     elif not started.fitted:
-        print("not exact: terms that both models have are copied, the old model's other terms are lost, new ones are drawn")
+        print("not exact: terms that both models have are copied, other old terms are lost, new ones are drawn")
     else:
         print(f"not exact: the positions are taken out of the input and fitted on {len(text)} sequences")
         held_out, lengths = read_stream(old, data), [n for n in (16, 128) if n < longest] + [longest]

@@ -132,7 +132,7 @@ def test_heads_stay_with_the_values_that_they_have(make):
         assert torch.equal(one.self_attn.out_proj.weight, other.self_attn.out_proj.weight)
 
 
-#: From, to: no positions to take from the input (ModernBERT has no biases either), none to put elsewhere, no linear fit.
+#: No positions at the input (ModernBERT has no biases either), positions that stay there, terms without a linear fit.
 DRAWN = [
     ("rope_modern", "tupe_r"),
     ("rope_modern", "deberta"),
