@@ -58,6 +58,14 @@ def same(found, wanted, **close):
     torch.testing.assert_close(seen(found), seen(wanted), **close)
 
 
+def test_terms_of_other_heads_are_refused():
+    untied = UntiedAbsolute(8, 8, 2)
+    assert PositionBias(untied, BucketedRelative(1), Reset(2))(4).bias.shape == (2, 4, 4)  # one head is that of all
+    for wrong in ((untied, BucketedRelative(3)), (untied, None, Reset(4, 8))):
+        with pytest.raises(AssertionError):
+            PositionBias(*wrong)
+
+
 @pytest.mark.parametrize("evaluation", [False, True])
 @pytest.mark.parametrize("span", [(5, 9, 0), (9, 4, 0), (1, None, 6), (3, None, 4), (2, 11, 5), (ALL, None, 0)])
 @every
