@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.data.conftest import as_text, made_documents
 from tests.data.kills import run_killed
 from tupe.cli.main import main
-from tupe.data import corpus
+from tupe.data import corpus, duplicates
 from tupe.data.corpus import SHORT, held_out, join
 from tupe.data.text import STAGES
 from tupe.util import UserError, lock
@@ -101,8 +101,9 @@ def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    """Of some documents each."""
+    """Of some documents each, and hashes in several slices."""
     monkeypatch.setattr(corpus, "BATCH", 3)
+    monkeypatch.setattr(duplicates, "SLICE", 50)
 
 
 def files(folder):
@@ -228,8 +229,3 @@ def test_a_language_without_spaces_has_words_too():
     sentence = "老房子自一八八五年以来一直矗立在城市的河边，安娜和她的朋友从海上看到它。"
     assert join([sentence, sentence, "短。", "短。"]) == [sentence, sentence, "短。 短。"]
     assert join(["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]) == ["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]
-
-
-def test_each_hash_after_the_first_is_marked():
-    hashes = np.array([2**64 - 1, 0, 5, 2**64 - 1, 0, 2**63, 0], dtype="<u8")
-    assert corpus.repeated(hashes).tolist() == [False, False, False, True, True, False, True]

@@ -32,6 +32,7 @@ from tqdm import tqdm
 from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import Input, documents_of, unchanged
+from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
 from tupe.data.manifest import NAME, WORK, Manifest, Settings, checksums
 from tupe.data.parallel import Map, batches, pool
@@ -110,13 +111,6 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
 def _hash(line: str) -> bytes:
     """Return the 64-bit hash of a line, without its white space."""
     return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
-
-
-def repeated(hashes: np.ndarray) -> np.ndarray:
-    """Mark each 64-bit hash `(N,)` that an earlier one equals: bool `(N,)`. It takes some 25 bytes per hash."""
-    order, found = np.argsort(hashes, kind="stable"), np.zeros(len(hashes), dtype=bool)
-    found[order[1:]] = np.diff(hashes[order]) == 0
-    return found
 
 
 def deduplicate(work: Path, settings: Settings) -> None:
