@@ -19,6 +19,7 @@ def test_every_system_knows_itself(name):
 CONTENT = "(x_i W^Q)(x_j W^K)^T"
 EQUATIONS = {
     "bert_a_tiny": f"{CONTENT}/sqrt(d), positions added to the embeddings",
+    "seq2seq_sinusoidal_tiny": f"{CONTENT}/sqrt(d), positions added to the embeddings",
     "tupe_tiny": f"{CONTENT}/sqrt(2d) + reset((p_i U^Q)(p_j U^K)^T/sqrt(2d) + b[bucket(j - i)])",
     "tupe_tiny relative=unbinned reset=none": f"{CONTENT}/sqrt(2d) + (p_i U^Q)(p_j U^K)^T/sqrt(2d) + R[j - i]",
     "bert_ad_tiny": "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/sqrt(4d)",

@@ -41,13 +41,15 @@ def equation(args: Namespace) -> str:
         logit += terms.replace("+ -", "- ")
     if args.segment == "per_head":
         logit += " + E_S[s_i, s_j]"
-    at_input = {"positions": args.absolute in ("input", "low_rank_input"), "segments": args.segment == "input"}
+    at_input = {"positions": args.absolute in ("input", "low_rank_input", "sinusoidal"), "segments": args.segment == "input"}
     added = " and ".join(name for name, there in at_input.items() if there)
     return f"{logit}, {added} added to the embeddings" if added else logit
 
 
 def _equation(side: str, args: Namespace) -> str:
     name = getattr(args, side)
+    if name == "sinusoidal":  # added to the embeddings
+        return ""
     if name in CHOICES[side]:
         return CHOICES[side][name].equation.replace("sqrt(2d)", f"sqrt({num_products(args)}d)")
     return f"{name}(i, j)" if side == "absolute" else f"{name}(j - i)"  # registered outside this package
