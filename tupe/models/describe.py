@@ -41,7 +41,8 @@ def equation(args: Namespace) -> str:
         logit += terms.replace("+ -", "- ")
     if args.segment == "per_head":
         logit += " + E_S[s_i, s_j]"
-    at_input = {"positions": args.absolute in ("input", "low_rank_input", "sinusoidal"), "segments": args.segment == "input"}
+    positions = args.absolute in ("input", "low_rank_input", "sinusoidal")
+    at_input = {"positions": positions, "segments": args.segment == "input"}
     added = " and ".join(name for name, there in at_input.items() if there)
     return f"{logit}, {added} added to the embeddings" if added else logit
 
