@@ -16,18 +16,18 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1110, "attention": 1825, "checkpoints": 2170, "cli": 1320, "criterions": 555, "data": 2410,
-    "encoder": 705, "finetune": 845, "hf": 1215, "models": 1650, "optim": 375, "patches": 1115, "position": 1295,
-    "tasks": 410, "": 620,
+    "analysis": 1026, "attention": 1830, "checkpoints": 1860, "cli": 896, "criterions": 554, "data": 2350,
+    "encoder": 744, "finetune": 844, "hf": 1231, "models": 1761, "optim": 293, "patches": 1221, "position": 1322,
+    "tasks": 402, "": 639,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 17_590, "tests/**/*.py": 17_580, "lab/**/*.py": 2_480, "tests/lab/**/*.py": 470,
-    "scripts/**/*.sh": 414, "scripts/**/*.py": 270, "examples/**/*.py": 290, "configs/**/*.yaml": 1_400,
+    "tupe/**/*.py": 16_973, "tests/**/*.py": 15_902, "lab/**/*.py": 2_570, "tests/lab/**/*.py": 427,
+    "scripts/**/*.sh": 414, "scripts/**/*.py": 265, "examples/**/*.py": 288, "configs/**/*.yaml": 1_399,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.66  # of the syntax tree, in a line of `tupe/`, as in 69687301: lines are not saved by writing denser
-PAIRS = 76  # of rooms, one of which imports from the other
+PAIRS = 75  # of rooms, one of which imports from the other
 #: Rooms on a circle of imports, the faces below and what they bring in.
 CIRCLE = {"models", "plugin", "tasks"}
 #: From the bottom.
