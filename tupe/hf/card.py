@@ -90,7 +90,7 @@ def card(about: About, name: str) -> str:
     terms = ("absolute", "relative", "reset", "segment", "sharing", "rotary_dims")
     parts = [
         f"---\n{_front_matter(about, name)}\n---",
-        f"# {name}\n\n{PAPER_NAMES[system]}{origin}: {fields['encoder_layers']} layers, width "
+        f"# {name}\n\n{PAPER_NAMES.get(system, about.loaded.name)}{origin}: {fields['encoder_layers']} layers, width "
         f"{fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads, {fields['max_positions']} "
         f"positions, {'pre' if fields['encoder_normalize_before'] else 'post'}-norm.\n\n"
         f"    logit = {equation(args)}\n\n"
