@@ -114,7 +114,7 @@ def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against
     for ax in axes:
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
-    figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
+    figure.legend(loc="outside lower center")
     return figure
 
 
