@@ -19,7 +19,7 @@ PACKAGES = {
 
 
 def unpack(archive: zipfile.ZipFile, folder: Path) -> None:
-    """Write the files that lie beside `modules.json` in `archive`, and below, to a new `folder`."""
+    """Write the files of the folder of `modules.json` in `archive` to a new `folder`."""
     (root,) = (name.removesuffix("modules.json") for name in archive.namelist() if name.endswith("modules.json"))
     for name in archive.namelist():
         if name.startswith(root) and not name.endswith("/"):

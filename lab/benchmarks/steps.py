@@ -1,4 +1,4 @@
-"""A training step of whole models in Transformers: this package's systems beside Transformers' BERT and ModernBERT.
+"""A training step of whole models in Transformers: this package's systems, and Transformers' BERT and ModernBERT.
 
     python lab/benchmarks/steps.py --output results                         # base, bf16, 32 x 512 tokens, on a GPU
     python lab/benchmarks/steps.py --ragged --output results                # lengths of MNLI's pairs
@@ -7,7 +7,7 @@
 fairseq is not needed. A step is forward with dropout, the loss at all tokens, backward, and PyTorch's fused AdamW, with
 parameters in float32 under autocast. Each model takes turns with the first one, and its memory is PyTorch's peak in a
 step beyond what parameters and their states hold. `--ragged` draws lengths like those of MNLI's pairs. `tokens/s`
-counts tokens alone, and `tupe_a, unpadded` computes no padding.
+counts tokens alone, and `tupe_a, unpadded` leaves padding out.
 """
 
 import argparse

@@ -156,7 +156,7 @@ class Stack:
         return begins.cumsum(1).clamp(max=1)
 
     def local(self, layer):
-        """Whether a layer has the window: all but every `global_every`-th, from the first."""
+        """Tell whether a layer has the window: all but every `global_every`-th, from the first."""
         every = self.spec["global_every"]
         return self.spec["attention_window"] > 0 and (not every or layer % every != 0)
 

@@ -59,7 +59,7 @@ def evaluate(loss, model, target, batches, workers=1):
 
 
 def log_round(loss, logs, task=None):
-    """What fairseq's trainer makes of the logs of a round."""
+    """Reduce the logs of a round as fairseq's trainer does."""
     if loss.logging_outputs_can_be_summed():
         logs = [{key: sum(torch.as_tensor(log[key]).double() for log in logs) for key in logs[0]}]
     loss.reduce_metrics(logs) if task is None else task.reduce_metrics(logs, loss)

@@ -40,7 +40,7 @@ def prepare_made(folder, documents, options):
 
 
 def prepare_untaught(folder):
-    """A corpus whose texts are not rewritten, beside `pretrained.pt`, an encoder that nothing was taught."""
+    """Make a corpus of unchanged texts, and `pretrained.pt` in its folder, an untrained encoder."""
     corpus = prepare_made(folder, 60, "--profile sentencepiece --vocab-size 120 --valid-documents 5")
     pieces = [piece for piece in symbols(Manifest.load(corpus).model)[4:] if piece != "<mask>"]
     write_checkpoint(folder / "pretrained.pt", corpus, symbols=pieces)

@@ -79,7 +79,7 @@ def old(request):
     "system", ["tupe_a_tie_cls", "tupe_a", "tupe_r", "diet_abs", "t5", "diet_rel", "tupe_a sharing=none"]
 )
 def test_what_it_predicts(system, old):
-    """It keeps most of what order tells, and its features are closer than those without order or with new terms."""
+    """A warm start keeps most of the effect of order; its features are closer than without order or with new terms."""
     text, (name, *fields) = sequences(384, 3)[0], system.split()
     target, none = target_fields(old, name, fields), without_order(old)
     started, drawn = warm_start(old, target, text), warm_start(old, target)
