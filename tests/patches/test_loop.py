@@ -156,17 +156,14 @@ def test_minutes(train, after, tmp_path):
     assert seen == [1]
 
 
-def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process():
+def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process(monkeypatch):
     trainer = SimpleNamespace(cfg=SimpleNamespace(model=None), is_data_parallel_master=True, saved_at=0)
-    loop.listen()
-    try:
-        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
-            os.kill(os.getpid(), number)
-            assert loop.local_stop_request(trainer) == [0, 1, 0, 0]
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        loop.restore()
+    monkeypatch.setattr(loop, "_received", [])
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+        loop._receive(number, None)
+        assert loop.local_stop_request(trainer) == [0, 1, 0, 0]
+    with pytest.raises(KeyboardInterrupt):
+        loop._receive(signal.SIGINT, None)
 
 
 def test_signals_to_every_process_leave_the_workers_that_load():
