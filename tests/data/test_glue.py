@@ -24,13 +24,14 @@ def write_task(folder, name, rows=8):
     """Files of a task, in its layout, with few rows; text and label of row i follow from i."""
     task = TASKS[name]
     for split in task.splits:
-        lines = ["\t".join(split.columns)] if split.header else []
+        columns = split.columns or ("index", *task.texts, *[task.label] * split.labelled)
+        lines = [] if split.columns else ["\t".join(columns)]
         for row in range(rows):
-            values = dict.fromkeys(split.columns, "-")
+            values = dict.fromkeys(columns, "-")
             for number, column in enumerate(task.texts):
                 values[column] = TEXTS[(row + number) % len(TEXTS)]
             values[task.label] = task.classes[row % len(task.classes)] if task.classes else str(row % 6)
-            lines.append("\t".join(values[column] for column in split.columns))
+            lines.append("\t".join(values[column] for column in columns))
         path = folder / split.files[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(lines))

@@ -15,10 +15,10 @@ from tupe.data.binary import EOS, writer
 from tupe.data.documents import unchanged
 from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_tasks
 from tupe.data.manifest import Manifest, checksums
-from tupe.data.parallel import Map, batches, pool
+from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, Tokenizer, read_symbols
-from tupe.util import UserError, atomic, read_json, sha256, write_json
+from tupe.util import atomic, read_json, sha256, write_json
 
 _BATCH = 1000  # rows that a process gets at a time
 
@@ -34,18 +34,13 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[Row]
     """Yield the rows of a file that can be used; every row of a file without labels, since predictions need it.
 
     `counts` gets the rows that are `kept` and `dropped`, and the malformed ones that are kept with `empty` texts.
-
-    Raises:
-        UserError: the columns are others.
     """
     with path.open("rb") as file:
-        if split.header and (found := fields_of(file.readline())) != list(split.columns):
-            raise UserError(f"{path} has the columns {', '.join(found)[:200]}, not {', '.join(split.columns)}.")
-
+        columns = split.columns or fields_of(file.readline())
         for line in file:
             values = fields_of(line)
-            whole = len(values) == len(split.columns)
-            fields = dict(zip(split.columns, values)) if whole else dict.fromkeys(split.columns, "")
+            whole = len(values) == len(columns)
+            fields = dict(zip(columns, values)) if whole else dict.fromkeys(columns, "")
 
             label = _label(fields, task) if split.labelled else None
 
@@ -135,9 +130,7 @@ def prepare_glue(
                         write_json(part / MANIFEST, content)
 
             for split in files:
-                numbers = ", ".join(f"{number:,} {what}" for what, number in content["splits"][split.name].items())
-                published = f"; the published file has {split.rows:,}" if split.rows else ""
-                print(f"{task.name:<6} {split.name:<6} rows: {numbers}{published}", flush=True)
+                print(f"{task.name:<6} {split.name:<6} rows: {counted(content['splits'][split.name])}", flush=True)
     return f"data: {out}"
 
 
