@@ -10,7 +10,7 @@ import pytest
 from tests.data.conftest import LINES, squad, write_json
 from tupe.cli.main import main
 from tupe.data.manifest import DICTIONARY, REPORT, check_files
-from tupe.data.questions import Answer, read
+from tupe.data.questions import read
 from tupe.util import UserError
 
 GOOD = squad(
@@ -75,7 +75,8 @@ def test_texts_are_as_they_stand(tmp_path):
         text = json.dumps(content, ensure_ascii=path.stem == "escaped").encode()
         path.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
         (paragraph,) = read(path)
-        assert paragraph.context == context
-        first, second = paragraph.questions
-        assert (first.text, first.answers) == ("  what?", (Answer("line", context.find("line")),))
-        assert (second.text, second.answers) == ("", ())  # as XTREME keeps answers back
+        assert paragraph["context"] == context
+        first, second = paragraph["qas"]
+        assert first["question"] == "  what?" and second["question"] == ""
+        assert first["answers"] == [{"text": "line", "answer_start": context.find("line")}]
+        assert second["answers"] == []  # as XTREME keeps answers back

@@ -73,8 +73,9 @@ def test_recorded_scores_of_the_official_scripts(golden):
         of = tokens("mlqa", file.partition("context-")[2][:2]) if "mlqa" in file else tokens("squad", "en")
         for name, make in PREDICTIONS.items():
             predictions = {
-                question.id: make(context, question.answers[0].text, context.find(question.answers[0].text))
-                for context, questions in ((p.context, p.questions) for p in paragraphs)
-                for question in questions
+                question["id"]: make(paragraph["context"], answer, paragraph["context"].find(answer))
+                for paragraph in paragraphs
+                for question in paragraph["qas"]
+                for answer in [question["answers"][0]["text"]]
             }
             assert score(paragraphs, predictions, of) == pytest.approx(totals[name], abs=1e-6)

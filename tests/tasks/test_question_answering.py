@@ -13,7 +13,7 @@ from tests.data.conftest import LINES, squad, write_corpus, write_json
 from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.data.questions import score
-from tupe.data.scores import tokens
+from tupe.data.scores import scores, tokens
 from tupe.finetune.predict import answers
 from tupe.models import TupeModel
 from tupe.models.config import named
@@ -81,9 +81,8 @@ def test_windows_hold_question_context_and_answer(data, max_positions):
         assert middle - 1 <= 6 and source[middle + 1] == dictionary.eos() and source.count(dictionary.eos()) == 3
         if target.any():
             whole += 1
-            number = int(dataset.question_of([index])[0])
-            answer = dataset.questions[number].answers[0].text
-            assert dataset.scores(number, dataset.text(index, *target)) == (True, 1.0), answer
+            answer = dataset.question_of(index)["answers"][0]["text"]
+            assert scores(dataset.text(index, *target), [answer], dataset.tokens) == (True, 1.0), answer
     assert whole > 80  # some are longer than a window
     dropped = make_task(data, max_positions=max_positions, max_query=6, doc_stride=5, windows_without_answer="drop")
     assert len(dropped.load_dataset("train")) == whole
@@ -102,10 +101,10 @@ def test_a_model_with_one_separator_gets_one(data):
         middle = source.index(eos)
         assert source.count(eos) == 2 and source[-1] == eos and len(source) == one.size(index) <= 20
         assert one[index]["context"] == (middle + 1, len(source) - 1)
-        number, target = int(one.question_of([index])[0]), one[index]["target"]
+        target = one[index]["target"]
         if target.any():
-            answer = one.questions[number].answers[0].text
-            assert one.scores(number, one.text(index, *target)) == (True, 1.0), answer
+            answer = one.question_of(index)["answers"][0]["text"]
+            assert scores(one.text(index, *target), [answer], one.tokens) == (True, 1.0), answer
     assert max(len(one[i]["source"]) for i in range(len(one))) == 20 and len(one) <= len(two)
 
 
@@ -115,7 +114,7 @@ def test_every_piece_may_begin_in_one_window(data):
     seen = {}
     for sample in batches(dataset):
         for row, window in enumerate(sample["id"].tolist()):
-            question = int(dataset.question_of([window])[0])
+            question = int(dataset.number[dataset._example[window]])
             assert (sample["may_begin"][row] <= sample["may_end"][row]).all()
             start = int(dataset._start[window]) - dataset._begin(window)
             seen.setdefault(question, []).extend((sample["may_begin"][row].nonzero().flatten() + start).tolist())

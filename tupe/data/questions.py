@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from tqdm import tqdm
@@ -41,37 +41,16 @@ _NONE = (-1, -1)  # the place of an answer that is not there
 _BATCH = 16  # paragraphs that a process gets at a time
 
 
-class Answer(NamedTuple):
-    """An answer, and the place of its first character in the context."""
-
-    text: str
-    start: int
-
-
-class Question(NamedTuple):
-    """A question and its answers: none where the publisher keeps them."""
-
-    id: str
-    text: str
-    answers: tuple[Answer, ...]
-
-
-class Paragraph(NamedTuple):
-    """A context and the questions about it."""
-
-    context: str
-    questions: tuple[Question, ...]
-
-
-def read(path: Path) -> list[Paragraph]:
+def read(path: Path) -> list[dict[str, Any]]:
     """Return the paragraphs of a file of SQuAD v1.1, MLQA, XQuAD or TyDiQA-GoldP, which xz, gzip or bzip2 may pack.
 
-    Texts are unchanged. Answers without text, as in XTREME's test sets, are left out.
+    They are as in the file: a `context`, and `qas` with `id`, `question` and `answers`. Only answers without text, as
+    in XTREME's test sets, are left out.
     """
-    articles = read_packed_json(path)["data"]
-    return [
-        Paragraph(item["context"], tuple(map(_question, item["qas"]))) for one in articles for item in one["paragraphs"]
-    ]
+    paragraphs = [paragraph for article in read_packed_json(path)["data"] for paragraph in article["paragraphs"]]
+    for question in chain.from_iterable(paragraph["qas"] for paragraph in paragraphs):
+        question["answers"] = [answer for answer in question.get("answers", ()) if answer["text"]]
+    return paragraphs
 
 
 def read_packed_json(path: Path) -> Any:
@@ -80,22 +59,16 @@ def read_packed_json(path: Path) -> Any:
         return json.loads(file.read())
 
 
-def _question(item: dict[str, Any]) -> Question:
-    """Make a question of its JSON, without the answers that have no text."""
-    answers = (Answer(answer["text"], int(answer["answer_start"])) for answer in item.get("answers", ()))
-    return Question(str(item["id"]), item["question"], tuple(answer for answer in answers if answer.text))
-
-
-def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
+def score(paragraphs: list[dict], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
     """Compute `exact_match` and `f1` like the official scripts: means over all questions, in percent.
 
     A question without a prediction counts 0. Without any answer there are no scores.
     """
-    questions = [question for paragraph in paragraphs for question in paragraph.questions]
-    if not any(question.answers for question in questions):
+    questions = [question for paragraph in paragraphs for question in paragraph["qas"]]
+    if not any(question["answers"] for question in questions):
         return {}
-    answered = [question for question in questions if question.id in predictions]
-    found = [scores(predictions[one.id], (answer.text for answer in one.answers), of) for one in answered]
+    answered = [question for question in questions if question["id"] in predictions]
+    found = [scores(predictions[one["id"]], (answer["text"] for answer in one["answers"]), of) for one in answered]
     sums = map(sum, zip(*found)) if found else (0, 0)
     return {name: 100 * value / len(questions) for name, value in zip(("exact_match", "f1"), sums)}
 
@@ -114,7 +87,7 @@ def qa_score(
         language: Language of the text.
     """
     paragraphs, predicted = read(reference), read_packed_json(predictions)
-    ids = {question.id for paragraph in paragraphs for question in paragraph.questions}
+    ids = {question["id"] for paragraph in paragraphs for question in paragraph["qas"]}
     if missing := ids - predicted.keys():
         said = f"{len(missing)} question(s) without a prediction count 0, such as {min(missing)}"
         print(f"warning: {said}", file=sys.stderr)
@@ -240,7 +213,7 @@ def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str]
     write_json(out / REPORT, {**about, "kept": len(examples), "counts": counts, "checksums": checksums(out)})
 
 
-def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int], str]]]]:
+def _encode(corpus: Path, batch: list[dict]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int], str]]]]:
     """Encode some paragraphs in a process of the pool, and find the pieces of each answer.
 
     Returns:
@@ -249,11 +222,11 @@ def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tup
     """
     encoder, found = encoder_of(corpus), []
     for paragraph in batch:
-        context = encoder(paragraph.context)
+        context = encoder(paragraph["context"])
         questions = []
-        for question in paragraph.questions:
-            pieces = encoder(question.text).numbers
-            target, reason = _target(paragraph.context, context, question)
+        for question in paragraph["qas"]:
+            pieces = encoder(question["question"]).numbers
+            target, reason = _target(paragraph["context"], context, question["answers"])
             if not reason and not len(pieces):
                 target, reason = _NONE, "the question is empty"
             questions.append((pieces, target, reason))
@@ -261,11 +234,11 @@ def _encode(corpus: Path, batch: list[Paragraph]) -> list[tuple[Pieces, list[tup
     return found
 
 
-def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int, int], str]:
+def _target(context: str, pieces: Pieces, answers: list[dict]) -> tuple[tuple[int, int], str]:
     """Return the first and last piece of the first answer, or why they are missing."""
-    if not question.answers:
+    if not answers:
         return _NONE, "no answer"
-    text, start = question.answers[0]
+    text, start = answers[0]["text"], answers[0]["answer_start"]
     if start < 0 or not context.startswith(text, start):
         return _NONE, "the answer is not at its start"
     begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())

@@ -1,5 +1,6 @@
 """Windows of contexts that are too long for a model: fairseq's dataset of a split, where pieces count, and answers."""
 
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +12,8 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.batches import Sized
 from tupe.data.manifest import REPORT
-from tupe.data.questions import EXAMPLES, QUESTIONS, Paragraph, Question, read
-from tupe.data.scores import scores, tokens
+from tupe.data.questions import EXAMPLES, QUESTIONS, read
+from tupe.data.scores import tokens
 from tupe.util import read_json
 
 SPECIAL = 4  # at most: <s> question </s> </s> context </s>
@@ -183,28 +184,31 @@ class QuestionWindows(Sized):
         return batch
 
     @cached_property
-    def paragraphs(self) -> list[Paragraph]:
+    def paragraphs(self) -> list[dict[str, Any]]:
         """The questions as they were published; read at the first access."""
         return read(self._folder / QUESTIONS)
 
     @cached_property
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[dict[str, Any]]:
         """All questions of the split's file."""
-        return [question for paragraph in self.paragraphs for question in paragraph.questions]
+        return [question for paragraph in self.paragraphs for question in paragraph["qas"]]
 
-    def question_of(self, windows_: list[int]) -> np.ndarray:
-        """Return for each window the number of its question in `questions`."""
-        return self.number[self._example[windows_]]
+    def question_of(self, window: int) -> dict[str, Any]:
+        """Return the question of a window."""
+        return self.questions[self.number[self._example[window]]]
 
     def text(self, window: int, first: int, last: int) -> str:
         """Return the characters of the original context of tokens `first` to `last` of a window."""
         place = self._place[self._example[window]]
-        context = self.paragraphs[place].context
+        context = self.paragraphs[place]["context"]
 
         shift = int(self._start[window]) - self._begin(window)
         begin, end = int(self._begins[place][first + shift]), int(self._ends[place][last + shift])
         return context[begin:end].strip()
 
-    def scores(self, question: int, text: str) -> tuple[bool, float]:
-        """Compute exact match and F1 of an answer."""
-        return scores(text, (answer.text for answer in self.questions[question].answers), self.tokens)
+    def answers(self, spans: Mapping[int, Span]) -> dict[str, str]:
+        """Return the best answer to every question by its id, of the best spans of windows; of equal ones the first."""
+        texts = {question["id"]: "" for question in self.questions}
+        for window in sorted(spans, key=lambda window: (spans[window].score, -window)):  # the best comes last
+            texts[self.question_of(window)["id"]] = self.text(window, *spans[window][1:])
+        return texts

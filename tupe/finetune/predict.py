@@ -134,9 +134,4 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
         for window, *of_window in zip(sample["id"].tolist(), *sides):
             if span := best_span(*of_window, longest):
                 found[window] = span
-
-    texts = {question.id: "" for question in windows.questions}
-    for window in sorted(found, key=lambda window: (found[window].score, -window)):  # the best comes last, and stays
-        question = windows.questions[int(windows.question_of([window])[0])]
-        texts[question.id] = windows.text(window, *found[window][1:])
-    return texts
+    return windows.answers(found)

@@ -14,7 +14,8 @@ from omegaconf import II, MISSING, DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter, log_examples
-from tupe.data.windows import SPECIAL, QuestionWindows
+from tupe.data.questions import score
+from tupe.data.windows import SPECIAL, QuestionWindows, Span
 from tupe.patches.checkpoints import read_dictionary
 from tupe.systems import setting
 
@@ -87,19 +88,13 @@ class TupeQuestionAnsweringTask(FairseqTask):
 
     def percent(self, meter: ExamplesMeter) -> dict[str, float]:
         """Compute exact match and F1 of each question's best answer in all its windows, of all questions of a split."""
+        nothing = dict.fromkeys(SCORES, 0.0)
         if not meter.examples:
-            return dict.fromkeys(SCORES, 0.0)
-        windows, (split, score, first, last) = sorted(meter.examples), meter.arrays(4)
+            return nothing
+        windows, (split, *spans) = sorted(meter.examples), meter.arrays(4)
         data = self.numbered[int(split[0])]
-        best: dict[int, int] = {}
-        for row, question in enumerate(data.question_of(windows).tolist()):
-            if question not in best or score[row] > score[best[question]]:
-                best[question] = row
-        found = [
-            data.scores(question, data.text(windows[row], int(first[row]), int(last[row])))
-            for question, row in best.items()
-        ]
-        return {name: 100 * float(sum(values)) / len(data.questions) for name, values in zip(SCORES, zip(*found))}
+        spans = (Span(best, int(first), int(last)) for best, first, last in zip(*spans))
+        return nothing | score(data.paragraphs, data.answers(dict(zip(windows, spans))), data.tokens)
 
     def max_positions(self) -> int:
         return self.cfg.max_positions
