@@ -2,9 +2,9 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ from tupe.util import UserError, check_new
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
-#: Makes those of named tensors longer that have positions.
-Extend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 def last_checkpoints(folder: Path, number: int) -> list[Path]:
@@ -35,7 +33,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
 
 
 def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> str:
-    """Write the mean of checkpoints of a run, in float32 and without the optimizer.
+    """Write the mean of checkpoints of a run, without the optimizer.
 
     The mean of a run's last checkpoints translates better than the last one (Vaswani et al., 6.1).
 
@@ -60,15 +58,10 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
         if other := sorted(name for name in {**first, **run} if first.get(name) != run.get(name)):
             raise UserError(f"{paths[0]} and {path} are not of one run: they differ in {', '.join(other)}.")
         for name, tensor in model.items():
-            if tensor.is_floating_point():
-                tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-                tensor = tensor + total[name] if name in total else tensor
-            total[name] = tensor
-    shared: dict[tuple, Tensor] = {}  # a tensor that two names share is one in the file, too
+            total[name] = total.get(name, 0) + tensor.double()
     for name, tensor in model.items():
-        at = (tensor.data_ptr(), tensor.shape, tensor.stride())
-        mean = (total[name] / len(paths)).to(tensor.dtype) if tensor.is_floating_point() else tensor
-        model[name] = shared.setdefault(at, mean)
+        if tensor.is_floating_point():
+            model[name] = (total[name] / len(paths)).to(tensor.dtype)
     state["last_optimizer_state"] = None
     write_state(out, state)
     return f"average of {len(paths)} checkpoints: {out}"
@@ -99,26 +92,23 @@ def export_discriminator(checkpoint: Path, out: Path) -> str:
     return f"wrote {out}, a {name} without a language-model head"
 
 
-class Axes(NamedTuple):
-    """Which axes of a parameter run over positions, or over distances, whose middle is 0 where `centred`."""
+def extend(tensor: Tensor, old: int, new: int, axes: tuple[int, ...], centred: bool | None, rule: str) -> Tensor:
+    """Extend the `axes` of a parameter from `old` to `new` positions. Position 0, that of `[CLS]`, is unchanged.
 
-    axes: tuple[int, ...]
-    centred: bool
-    distances: bool
-
-    def extend(self, tensor: Tensor, old: int, new: int, rule: str) -> Tensor:
-        """Extend a tensor from `old` to `new` positions. Position 0, that of `[CLS]`, is unchanged."""
-        for axis in self.axes:
-            if self.distances:  # repeat the value of the farthest distance
-                below = old - 1 if self.centred else 0  # how many rows are before that of distance 0
-                distances = torch.arange(1 - new if self.centred else 0, new)
-                tensor = tensor.index_select(axis, distances.clamp(-below, old - 1) + below)
-            elif rule == "repeat":
-                rows = torch.arange(new - 1).remainder(old - 1) + 1
-                tensor = tensor.index_select(axis, torch.cat([torch.zeros(1, dtype=torch.int64), rows]))
-            else:
-                tensor = _interpolate(tensor, axis, old, new)
-        return tensor
+    Axes of distances repeat the value of the farthest, on both sides where 0 is in the middle (`centred`); `None` is
+    for axes of positions.
+    """
+    for axis in axes:
+        if centred is not None:
+            below = old - 1 if centred else 0  # how many rows are before that of distance 0
+            distances = torch.arange(1 - new if centred else 0, new)
+            tensor = tensor.index_select(axis, distances.clamp(-below, old - 1) + below)
+        elif rule == "repeat":
+            rows = torch.arange(new - 1).remainder(old - 1) + 1
+            tensor = tensor.index_select(axis, torch.cat([torch.zeros(1, dtype=torch.int64), rows]))
+        else:
+            tensor = _interpolate(tensor, axis, old, new)
+    return tensor
 
 
 def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
@@ -134,10 +124,10 @@ def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
 def extend_positions(
     checkpoint: Path, number: int, out: Path, *, rule: Literal["repeat", "interpolate"] = "repeat"
 ) -> str:
-    """Give a checkpoint more positions than it was trained with, also in its optimizer's state.
+    """Give a checkpoint more positions than it was trained with; it does not contain the optimizer's state.
 
     Relative terms extend beyond their distances. Absolute terms repeat or interpolate their rows after
-    [CLS]. Training resumes from the new checkpoint, with longer sequences from the beginning of the epoch.
+    [CLS].
 
     tupe convert positions checkpoints/tupe_a_base/checkpoint_last.pt 1024 longer.pt
 
@@ -147,66 +137,17 @@ def extend_positions(
         out: New file.
         rule: What absolute positions do.
     """
-    check_new(out)
     opened = open_checkpoint(checkpoint)
-    state, old, weights = opened.state, opened.config.max_positions, opened.weights
-    fields = dataclasses.asdict(opened.config)
-    model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)
-    found = {
-        f"{prefix}.{name}": Axes(*axes, prefix.endswith("position_bias.relative"))
-        for prefix, module in model.named_modules(remove_duplicate=False)
-        for name, axes in getattr(module, "position_axes", {}).items()
-        if f"{prefix}.{name}" in weights
-    }
-
-    def extended(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        longer = {name: axes.extend(named[name], old, number, rule) for name, axes in found.items() if name in named}
-        return {**named, **longer}
-
-    # the model has the shared parameters: fairseq saves these twice for a model on a GPU
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    once = {id(parameters.get(name, name)): name for name in reversed(weights)}
-    own = {name: weights[name] for name in weights if name in once.values()}
-    optimizer = _longer_optimizer(state.get("last_optimizer_state"), own, extended)
-    state["model"] = extended(weights)
-    state["last_optimizer_state"] = optimizer
-    extra = state.get("extra_state") or {}
-    for copy in ("ema", "ema_fp32_params"):
-        if isinstance(extra.get(copy), dict):
-            extra[copy] = extended(extra[copy])
-    if isinstance(extra.get("train_iterator"), dict):  # of other blocks of text
-        extra["train_iterator"]["iterations_in_epoch"] = 0
-    state["cfg"]["model"]["max_positions"] = number
-    task = state["cfg"].get("task") or {}
-    for name in ("tokens_per_sample", "max_positions"):
-        if isinstance(task.get(name), int):
-            task[name] = number
-    write_state(out, state)
-    done = [f"{old} to {number} positions: {out}", *(f"  {name} {[*state['model'][name].shape]}" for name in found)]
-    if not found:
-        done.append("  no parameter has rows for positions: the relative terms continue")
-    if optimizer is None:
-        done.append("warning: the optimizer's state is not in it: resume with --reset-optimizer")
-    return "\n".join(done)
-
-
-def _longer_optimizer(saved: Any, weights: Mapping[str, Tensor], extended: Extend) -> dict[str, Any] | None:
-    """Extend the state of an optimizer with one group of parameters; `None` if it is not of these `weights`."""
-    if not saved or len(saved["param_groups"]) != 1:
-        return None
-    sizes = [weight.numel() for weight in weights.values()]
-    slots = [dict(saved["state"][number]) for number in range(len(saved["state"]))]
-    moments = {name for slot in slots for name, value in slot.items() if torch.is_tensor(value) and value.dim() > 0}
-    kept = {name: [slot[name] for slot in slots] for name in moments}
-    masters = {"fp32_params": saved["fp32_params"]} if "fp32_params" in saved else {}
-    for tensors in (kept, masters):
-        for name, each in tensors.items():
-            if [tensor.numel() for tensor in each] not in (sizes, [sum(sizes)]):  # one for all, in mixed precision
-                return None
-            parts = torch.cat([tensor.reshape(-1) for tensor in each]).split(sizes)
-            shaped = {key: part.view(weight.shape) for part, (key, weight) in zip(parts, weights.items())}
-            longer = list(extended(shaped).values())
-            tensors[name] = longer if len(each) == len(sizes) else [torch.cat([t.reshape(-1) for t in longer])]
-    for number, slot in enumerate(slots):
-        slot.update({name: each[number] for name, each in kept.items()})
-    return {**saved, "state": dict(enumerate(slots)), **masters}
+    old, config, longer = opened.config.max_positions, dataclasses.asdict(opened.config), dict(opened.weights)
+    fields = {name: value for name, value in config.items() if name not in ("_name", "max_positions")}
+    model = meta_model(config["_name"], len(longer[_WORDS]), old, **fields)
+    lines = []
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for part, (axes, centred) in getattr(module, "position_axes", {}).items():
+            if (name := f"{prefix}.{part}") in longer:
+                distances = prefix.endswith("position_bias.relative")
+                longer[name] = extend(longer[name], old, number, axes, centred if distances else None, rule)
+                lines.append(f"  {name} {[*longer[name].shape]}")
+    write_weights(out, {**config, "max_positions": number}, longer, updates=opened.updates)
+    lines = lines or ["  no parameter has rows for positions: the relative terms continue"]
+    return "\n".join([f"{old} to {number} positions: {out}", *lines, f"train on: tupe pretrain DATA --config continue --init-from {out}"])
