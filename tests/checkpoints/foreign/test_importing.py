@@ -14,7 +14,6 @@ from tests.conftest import write
 from tupe.analysis.checkpoint import open_encoder
 from tupe.checkpoints.foreign import importing, vocabulary
 from tupe.checkpoints.foreign.importing import import_model
-from tupe.checkpoints.foreign.names import FAMILIES
 from tupe.checkpoints.load import open_checkpoint
 from tupe.hf.export import export
 from tupe.hf.load import import_transformers
@@ -27,7 +26,8 @@ transformers = pytest.importorskip("transformers")
 V3 = {"relative_attention": True, "pos_att_type": "p2c|c2p", "position_biased_input": False, "share_att_key": True}
 V3 |= {"norm_rel_ebd": "layer_norm", "position_buckets": 8, "max_relative_positions": 20}
 UNTIED = {"tie_word_embeddings": False}
-CASES = [(kind, {}) for kind in FAMILIES]
+KINDS = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "roberta-prelayernorm", "bert", "distilbert", "mpnet")
+CASES = [(kind, {}) for kind in (*KINDS, "electra", "deberta-v2", "modernbert")]
 CASES += [(kind, {"type_vocab_size": 1}) for kind in ("roberta", "bert")]
 CASES += [("roberta", UNTIED), ("bert", UNTIED), ("bert", {"hidden_act": "gelu_new"}), ("bert", {"vocab_size": 300})]
 CASES += [("mpnet", {"layer_norm_eps": 1e-3}), ("electra", {"embedding_size": 8, "layer_norm_eps": 1e-5})]
@@ -43,7 +43,7 @@ TOKENS = torch.tensor([[0, 9, 8, 7, 2]])
 
 def rows_of(folder):
     """The row elsewhere of each of our symbols."""
-    return torch.tensor(importing.transformers.read(folder, False, False, False).vocabulary.rows)
+    return torch.tensor(importing.transformers.read(folder, False, False, False).rows)
 
 
 def close(ours, theirs):
@@ -134,7 +134,7 @@ def test_weights_that_are_not_the_model_s(change, saved, tmp_path):
     else:
         del state[f"{prefix}weight"]
     torch.save(state, folder / "pytorch_model.bin")
-    with pytest.raises((UserError, KeyError), match=r"layer\.0"):
+    with pytest.raises((UserError, RuntimeError), match=r"layers?\.0"):
         import_model(folder, tmp_path / "out")
 
 
@@ -210,7 +210,7 @@ def test_heads_that_no_task_has(saved, tmp_path):
     folder, _ = saved("bert", "ForSequenceClassification", problem_type="multi_label_classification", num_labels=3)
     with pytest.raises(UserError, match="several labels"):
         import_model(folder, tmp_path / "out", head_name="toxic")
-    with pytest.raises(KeyError, match="pooler"):  # which Transformers draws
+    with pytest.raises(KeyError, match="out_proj"):  # which Transformers draws
         import_model(saved("bert")[0], tmp_path / "out", head_name="none")
 
 

@@ -11,16 +11,16 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from torch import Tensor
 
-from tupe.checkpoints.foreign.model import BERT, Foreign
+from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, from_fairseq
-from tupe.checkpoints.foreign.tokenizer import Tokenizer, byte_level, sentence_piece
-from tupe.checkpoints.foreign.vocabulary import by_role
-from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, MODEL
+from tupe.checkpoints.foreign.vocabulary import Tokenizer, by_role, from_json, sentence_piece
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
 from tupe.patches.checkpoints import read_dictionary
 from tupe.patches.safe_load import safe_load
+from tupe.systems import SYSTEMS
 from tupe.util import read_json
 
-WEIGHTS, DICTIONARY = "model.pt", "dict.txt"
+WEIGHTS, DICTIONARY, ENCODER_JSON = "model.pt", "dict.txt", "encoder.json"
 
 #: Options of fairseq's RoBERTa with the names of this plugin's fields.
 _OPTIONS = (
@@ -50,7 +50,8 @@ def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool)
     fields = _fields(options, weights)
     dictionary = read_dictionary(folder / DICTIONARY)
     roles = (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk(), dictionary.index(MASK))
-    symbols, tokenizer = _tokenizer(dictionary, folder if bpe is None else bpe, with_tokenizer)
+    folder = folder if bpe is None else bpe
+    symbols, rows = by_role(_pieces(dictionary, folder), dict(zip((*FAIRSEQ_SYMBOLS, MASK), roles)))
     original = _original(Namespace(**{**options, **fields, "data": ""}), state["model"], dictionary, head, kept)
 
     def run(tokens: Tensor, *_: object) -> dict[str, Tensor]:
@@ -65,8 +66,9 @@ def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool)
         kind="RoBERTa of fairseq",
         fields=fields,
         weights=weights,
-        vocabulary=by_role(symbols, dict(zip((*FAIRSEQ_SYMBOLS, MASK), roles))),
-        tokenizer=tokenizer,
+        symbols=symbols,
+        rows=rows,
+        tokenizer=(sentence_piece(folder) or _byte_level(folder, symbols)) if with_tokenizer else None,
         run=run,
         left=[name for name in heads if not name.startswith(prefix)],
         head=kept,
@@ -80,19 +82,22 @@ def _fields(options: Mapping[str, Any], weights: dict[str, Tensor]) -> dict[str,
         known["activation_fn"] = "gelu_accurate"
     # in 2019 the option of this name was about the embeddings; a norm after the last layer shows the kind of layers
     known["encoder_normalize_before"] = f"{ENCODER}layer_norm.weight" in weights
-    return {**BERT, **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}
+    return {**SYSTEMS["bert_a"], **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}
 
 
-def _tokenizer(dictionary: Dictionary, folder: Path, wanted: bool) -> tuple[list[str], Tokenizer]:
-    """Return the dictionary's symbols, as pieces where they are numbers of these, and the tokenizer in a folder."""
-    encoder = folder / "encoder.json"
-    if (folder / MODEL).is_file():
-        return dictionary.symbols, sentence_piece(folder / MODEL) if wanted else Tokenizer()
-    if not wanted and not encoder.is_file():
-        return dictionary.symbols, Tokenizer()
-    pieces = {str(number): piece for piece, number in read_json(encoder).items()}
-    symbols = [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
-    return symbols, byte_level(encoder, folder / "vocab.bpe") if wanted else Tokenizer()
+def _pieces(dictionary: Dictionary, folder: Path) -> list[str]:
+    """Return the symbols of a dictionary; numbers of a byte-level BPE's pieces become these."""
+    encoder = folder / ENCODER_JSON
+    pieces = {str(number): piece for piece, number in read_json(encoder).items()} if encoder.is_file() else {}
+    return [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
+
+
+def _byte_level(folder: Path, symbols: list[str]) -> Tokenizer:
+    """Return GPT-2's byte-level BPE of the files in a folder."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    tokenizer = ByteLevelBPETokenizer.from_file(str(folder / ENCODER_JSON), str(folder / "vocab.bpe"))
+    return from_json(tokenizer.to_str(), symbols)
 
 
 def _original(

@@ -65,11 +65,13 @@ def import_model(
         foreign = fairseq.read(folder, head_name, bpe, with_tokenizer)
     else:
         foreign = transformers.read(folder, head_name is not None, pooler, with_tokenizer)
-    symbols, classes, task, of_task = foreign.vocabulary.symbols, None, "", ()
-    reorder(foreign.weights, foreign.vocabulary.rows)
+    classes, task, of_task = None, "", ()
+    kind, files = foreign.tokenizer or ("none", {})
+    imported = {"name": folder.resolve().name, "kind": foreign.kind, "licence": _licence(folder)}
+    reorder(foreign.weights, foreign.rows)
     with atomic(out) as made:
         made.mkdir()
-        dictionary = write_dictionary(made / DICTIONARY, symbols)
+        dictionary = write_dictionary(made / DICTIONARY, foreign.symbols)
         if head_name is not None:
             classes = labels or foreign.classes
             of_task = head.task_of(head_name, len(foreign.head["out_proj.weight"]), foreign.fields["max_positions"])
@@ -85,15 +87,38 @@ def import_model(
         write_weights(made / CHECKPOINT, model_config(model.args, foreign.name), weights, *of_task)
         if read_pooling(folder):
             copy_pooling(folder, made)
-        content = foreign.tokenizer.content(symbols)
-        for file, written in content.items():
-            (made / file).write_bytes(written)
-        _write_manifest(made, [*content, DICTIONARY], folder, foreign, language)
-    lines = _lines(foreign, folder, differences)
+        for file, content in files.items():
+            (made / file).write_bytes(content)
+        settings = Settings(
+            profile=IMPORTED,
+            stages=(KEEP_WHITE_SPACE,) if JSON in files else (),
+            language=language,
+            vocab_size=len(foreign.symbols),
+            model_type=kind,
+            valid_documents=0,
+            shards=None,
+            max_tokens=max(1, foreign.fields["max_positions"] - 2),
+        )
+        sums = {name: sha256(made / name) for name in (*files, DICTIONARY)}
+        Manifest(made, settings, sums, imported=imported).write()
+    filled = sum(name.startswith(FILLER) for name in foreign.symbols)
+    lines = [
+        f"model: {foreign.kind} as {foreign.name}",
+        f"symbols: {len(foreign.symbols):,}, {filled:,} of them without text",
+        f"tokenizer: {kind}",
+        f"licence: {imported['licence'] or 'none found in a README.md'}",
+    ]
+    if not foreign.has_lm_head:
+        lines.append("no language-model head")
+    if (folder / MODULES).is_file() and not read_pooling(folder):
+        lines.append("left behind: the modules of sentence-transformers, which no command computes")
+    if foreign.left:
+        lines.append(f"left behind: {', '.join(dict.fromkeys('.'.join(n.split('.')[:2]) for n in foreign.left))}")
     if head_name is not None:
         order = f" in the order of {task}" if task else "; pass --labels to map them to those of a task" * (not classes)
         lines.append(f"head: {head_name}, {', '.join(classes or ['classes without names'])}{order}")
-    return lines
+    verified = ", ".join(f"{name} {share:.1e}" for name, share in differences.items())
+    return [*lines, f"difference from the original, of the largest value: {verified}"]
 
 
 def is_ours(folder: Path) -> bool:
@@ -123,51 +148,9 @@ def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None
     return model.eval()
 
 
-def _write_manifest(made: Path, names: Sequence[str], folder: Path, foreign: Foreign, language: str) -> None:
-    """Describe the files `names` of a corpus folder without training data."""
-    settings = Settings(
-        profile=IMPORTED,
-        stages=(KEEP_WHITE_SPACE,) if JSON in names else (),
-        language=language,
-        vocab_size=len(foreign.vocabulary.symbols),
-        model_type=foreign.tokenizer.kind,
-        valid_documents=0,
-        shards=None,
-        max_tokens=max(1, foreign.fields["max_positions"] - 2),
-    )
-    sums = {name: sha256(made / name) for name in names}
-    imported = {"name": folder.resolve().name, "kind": foreign.kind, "licence": _licence(folder)}
-    Manifest(made, settings, sums, imported=imported).write()
-
-
 def _licence(folder: Path) -> str | None:
     """Return the licence that the folder's README names in its front matter, as those of the hub do."""
     from huggingface_hub import ModelCard
 
     path = folder / "README.md"
     return ModelCard.load(path).data.get("license") if path.is_file() else None
-
-
-def _lines(foreign: Foreign, folder: Path, differences: dict[str, float]) -> list[str]:
-    f, symbols, pooling = foreign.fields, foreign.vocabulary.symbols, read_pooling(folder)
-    filled = sum(name.startswith(FILLER) for name in symbols)
-    moved = sum(row != place for place, row in enumerate(foreign.vocabulary.rows))
-    unused = f", {filled} of them without text" * bool(filled)
-    lines = [
-        f"model: {foreign.kind} as {foreign.name}, {f['encoder_layers']} layers of width {f['encoder_embed_dim']}, "
-        f"{f['encoder_attention_heads']} heads, {f['max_positions']} positions",
-        f"symbols: {len(symbols):,}{unused}; {moved:,} rows moved by role",
-        f"tokenizer: {foreign.tokenizer.kind}",
-    ]
-    if not foreign.has_lm_head:
-        lines.append("no language-model head")
-    if pooling:
-        longest = f", of at most {pooling.longest} tokens" * bool(pooling.longest)
-        lines.append(f"sentence vectors: {pooling.mode}{', normalized' * pooling.normalize}{longest}")
-    elif (folder / MODULES).is_file():
-        lines.append("left behind: the modules of sentence-transformers, which no command computes")
-    if foreign.left:
-        lines.append(f"left behind: {', '.join(dict.fromkeys('.'.join(n.split('.')[:2]) for n in foreign.left))}")
-    lines.append(f"licence: {_licence(folder) or 'none found in a README.md'}")
-    verified = ", ".join(f"{name} {share:.1e}" for name, share in differences.items())
-    return [*lines, f"difference from the original, of the largest value: {verified}"]

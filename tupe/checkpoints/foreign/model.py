@@ -8,20 +8,9 @@ import torch
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
-from tupe.checkpoints.foreign.tokenizer import Tokenizer
-from tupe.checkpoints.foreign.vocabulary import Vocabulary
+from tupe.checkpoints.foreign.vocabulary import Tokenizer
 from tupe.models.config import TupeConfig
 from tupe.systems import SIZES, system_of
-
-#: The fields of a BERT that are not the defaults of `TupeConfig`, which are TUPE's.
-BERT = {
-    "absolute": "input",
-    "relative": "none",
-    "reset": "none",
-    "segment": "none",
-    "pair_separators": 2,
-    "load_checkpoint_heads": False,
-}
 
 
 @dataclass
@@ -29,10 +18,11 @@ class Foreign:
     """The contents of a folder."""
 
     kind: str  # as messages and the manifest call it: `bert of Transformers`
-    fields: dict[str, Any]  # of `TupeConfig`; missing fields have their defaults
+    fields: dict[str, Any]  # of `TupeConfig`, with those of a system; other missing fields have their defaults
     weights: dict[str, Tensor]  # under this plugin's names, float32, in the rows of the original
-    vocabulary: Vocabulary
-    tokenizer: Tokenizer
+    symbols: list[str]  # of the vocabulary in this plugin's order
+    rows: list[int]  # the original row of each symbol
+    tokenizer: Tokenizer | None  # if it is requested
     # computes the original's features, logits and scores of its head, by these names, as far as it has them, of tokens
     # in its own numbers, the places that are not padding, and the segments if the model has any
     run: Callable[[Tensor, Tensor, Tensor | None], dict[str, Tensor]]
@@ -51,10 +41,9 @@ class Foreign:
     def name(self) -> str:
         """The named model of these fields, or one from which some of them differ."""
         size = next((s for s, row in SIZES.items() if row.items() <= self.fields.items()), "base")
-        system = system_of({**vars(TupeConfig()), **BERT, "linformer_k": 0, "sharing": "layer", **self.fields})
-        near = "rope" if "rotary_dims" in self.fields else "bert_a"
+        near = "rope" if self.fields["rotary_dims"] else "bert_a"
         near = "deberta" if self.fields["relative"] == "deberta" else near
-        return f"{system or near}_{size}"
+        return f"{system_of({**vars(TupeConfig()), **self.fields}) or near}_{size}"
 
     @property
     def has_lm_head(self) -> bool:

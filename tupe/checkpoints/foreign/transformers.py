@@ -1,5 +1,6 @@
 """Read a folder of Transformers' `save_pretrained` by its own classes, which never run code from the folder."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,12 @@ import torch
 from torch import Tensor
 
 from tupe.checkpoints.foreign.head import refuse_several_labels
-from tupe.checkpoints.foreign.model import BERT, Foreign
-from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, SEGMENTS, from_transformers
-from tupe.checkpoints.foreign.tokenizer import Tokenizer, from_json, sentence_piece
-from tupe.checkpoints.foreign.vocabulary import by_role
-from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, MODEL
+from tupe.checkpoints.foreign.model import Foreign
+from tupe.checkpoints.foreign.names import LAYER, POSITIONS, SEGMENTS, from_transformers, head_of
+from tupe.checkpoints.foreign.vocabulary import by_role, from_json, sentence_piece
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
 from tupe.patches.safe_load import safe_load
-from tupe.systems import MODERN
+from tupe.systems import MODERN, SYSTEMS
 from tupe.util import UserError, import_transformers
 
 #: Activation of Transformers -> fairseq's, where their names differ.
@@ -46,14 +46,14 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
     original, state, left = load(transformers.AutoModelForMaskedLM)
     config = original.config
     kind = config.model_type
-    family, head = FAMILIES[kind], {}
-    if strange := [name for name in left if f".{family.layer.partition('{}')[0]}" in f".{name}"]:
+    if strange := [name for name in left if re.search(rf"(^|\.){LAYER}\.", name)]:
         raise UserError(f"{folder} has {strange[0]} in a layer, which a {kind} does not have. Merge its adapters.")
-    weights = from_transformers(state, family, config.num_hidden_layers, config.pad_token_id)
+    table = getattr(original.base_model.embeddings, "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)  # where there is one, as in RoBERTa, positions count from it
+    weights, head = from_transformers(state, 0 if padding is None else padding + 1), {}
     if with_head or with_pooler:
         classifier, of_head, _ = load(transformers.AutoModelForSequenceClassification)
-        parts = ("dense", "out_proj") if with_head else ("dense",)
-        head = {f"{a}.{b}": of_head[theirs + b] for a, theirs in zip(parts, family.head) for b in ("weight", "bias")}
+        head = head_of(of_head)
         left = [name for name in left if name not in of_head]
     if with_head:
         refuse_several_labels(classifier.config.problem_type)
@@ -70,12 +70,17 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
         return said
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_TRUSTED)
+    symbols, rows = by_role(*_symbols(tokenizer, config.vocab_size))
+    files = None
+    if with_tokenizer:  # SentencePiece itself, because Transformers' version of it has neither bytes nor all of Unicode
+        files = sentence_piece(folder) or from_json(tokenizer.backend_tokenizer.to_str(), symbols)
     foreign = Foreign(
         kind=f"{kind} of Transformers",
         fields=_fields(config, weights),
         weights=weights,
-        vocabulary=by_role(*_symbols(tokenizer, config.vocab_size)),
-        tokenizer=_tokenizer(folder, tokenizer) if with_tokenizer else Tokenizer(),
+        symbols=symbols,
+        rows=rows,
+        tokenizer=files,
         run=run,
         left=left,
         head=head,
@@ -93,7 +98,7 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
 
     activation = first("hidden_activation", "activation", "hidden_act")
     fields = {
-        **BERT,
+        **SYSTEMS["bert_a"],
         "encoder_layers": config.num_hidden_layers,
         "encoder_embed_dim": width,
         "encoder_attention_heads": config.num_attention_heads,
@@ -149,10 +154,3 @@ def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int
     first, last = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
     names = (first, tokenizer.pad_token, last, tokenizer.unk_token, tokenizer.mask_token)
     return symbols, dict(zip((*FAIRSEQ_SYMBOLS, MASK), tokenizer.convert_tokens_to_ids([*names])))
-
-
-def _tokenizer(folder: Path, tokenizer: Any) -> Tokenizer:
-    for name in (MODEL, "spm.model"):  # Transformers' version of SentencePiece has neither bytes nor all of Unicode
-        if (folder / name).is_file():
-            return sentence_piece(folder / name)
-    return from_json(tokenizer.backend_tokenizer.to_str())

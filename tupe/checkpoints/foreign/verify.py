@@ -22,7 +22,7 @@ def verify(foreign: Foreign, model: TupeModel, head: str | None = None) -> dict[
     Raises:
         UserError: they differ by more than rounding does.
     """
-    rows, tokens = torch.tensor(foreign.vocabulary.rows), _tokens(len(foreign.vocabulary.rows), model.max_positions())
+    rows, tokens = torch.tensor(foreign.rows), _tokens(len(foreign.rows), model.max_positions())
     words, encoder = tokens != _PAD, model.encoder.sentence_encoder
     segments = None if encoder.input_segments is None else encoder.segments(tokens).long()
     theirs = foreign.run(rows[tokens], words, segments)

@@ -1,38 +1,37 @@
 """Symbols and rows in the order of fairseq's dictionaries: by their roles, then as they were, `<mask>` last.
 
 `masked_lm`, the classification tasks, the segments and the hub expect `<s> <pad> </s> <unk>` at 0 to 3. RoBERTa and
-XLM-R have them there; BERT has `[CLS]` at 101.
+XLM-R have them there; BERT has `[CLS]` at 101. A SentencePiece model is copied. Every other tokenizer becomes a
+`tokenizer.json` with the pieces in this order and without special symbols, so that no text can spell one.
 """
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
-from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, JSON, MASK, MODEL, UNKNOWN, UNKNOWN_NUMBER
 from tupe.patches.checkpoints import read_dictionary
-from tupe.util import UserError
 
 FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a table
 SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
+_UNREACHED = -1e4  # score of a symbol that no text should have
+#: The kind of a tokenizer, and its file in a corpus folder by its name.
+Tokenizer = tuple[str, dict[str, bytes]]
 
 
-class Vocabulary(NamedTuple):
-    """A vocabulary in this plugin's order: the symbols, and the original row of each."""
-
-    symbols: list[str]
-    rows: list[int]
-
-
-def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> Vocabulary:
+def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> tuple[list[str], list[int]]:
     """Order the rows of a table, whose `symbols` may lack names; `roles` are the rows of the five special symbols.
 
     A row without a name is filled up, and so is one that is called like a special symbol but does not have its role, or
     whose name another row has too: text never has it.
+
+    Returns:
+        the symbols in this plugin's order, and the original row of each.
     """
     last = {symbol: row for row, symbol in enumerate(symbols)}  # as fairseq looks a repeated symbol up
     fillers = (name for name in map(f"{FILLER}{{:04d}}".format, itertools.count()) if name not in last)
@@ -41,7 +40,7 @@ def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> Vocabula
         next(fillers) if symbols[row] in (None, *SPECIAL) or last[symbols[row]] != row else symbols[row] for row in kept
     ]
     rows = [*(roles[name] for name in FAIRSEQ_SYMBOLS), *kept, roles[MASK]]
-    return Vocabulary([*FAIRSEQ_SYMBOLS, *names, MASK], rows)
+    return [*FAIRSEQ_SYMBOLS, *names, MASK], rows
 
 
 def reorder(weights: dict[str, Tensor], rows: list[int]) -> None:
@@ -52,18 +51,30 @@ def reorder(weights: dict[str, Tensor], rows: list[int]) -> None:
 
 
 def write_dictionary(path: Path, symbols: Sequence[str]) -> Dictionary:
-    """Write `dict.txt` of these symbols, the special ones among them, which fairseq adds itself.
-
-    Returns:
-        the dictionary that fairseq reads there.
-
-    Raises:
-        UserError: a symbol that such a file cannot contain, because all later numbers would change.
-    """
+    """Write `dict.txt` of these symbols without the special ones, which fairseq adds itself, and read it."""
     listed = "".join(f"{symbol} 1\n" for symbol in symbols if symbol not in SPECIAL)
     path.write_text(listed, encoding="utf-8", newline="\n")
-    found = read_dictionary(path)
-    if found.symbols != symbols:
-        wrong = next((a for a, b in zip(symbols, found.symbols) if a != b), symbols[-1])
-        raise UserError(f"The symbol {wrong!r:.60} cannot be in a dictionary of fairseq.")
-    return found
+    return read_dictionary(path)
+
+
+def sentence_piece(folder: Path) -> Tokenizer | None:
+    """Return the SentencePiece model in a folder, if one is there."""
+    found = next((path for path in (folder / MODEL, folder / "spm.model") if path.is_file()), None)
+    return None if found is None else ("SentencePiece", {MODEL: found.read_bytes()})
+
+
+def from_json(text: str, symbols: Sequence[str]) -> Tokenizer:
+    """Return the tokenizer of a `tokenizer.json`, whose pieces are named as the `symbols` of a dictionary."""
+    content = json.loads(text)
+    model, added = content["model"], content["added_tokens"]
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    if model["type"] == "Unigram":
+        scores = {piece: score for piece, score in model["vocab"] if piece not in SPECIAL}
+        vocabulary = {"vocab": [(s, scores.get(s, _UNREACHED)) for s in symbols], "unk_id": UNKNOWN_NUMBER}
+    else:
+        more = [piece for piece in model["vocab"] if piece not in numbers] if model["type"] == "BPE" else []
+        vocabulary = {"vocab": {s: n for n, s in enumerate([*symbols, *more])}, "unk_token": UNKNOWN}  # of merges
+    words = [{**t, "id": numbers[t["content"]]} for t in added if not t["special"] and t["content"] in numbers]
+    without = {"added_tokens": words, "post_processor": None, "truncation": None, "padding": None}
+    written = {**content, **without, "model": {**model, **vocabulary}}
+    return model["type"], {JSON: json.dumps(written, ensure_ascii=False).encode()}
