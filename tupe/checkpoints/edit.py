@@ -150,4 +150,5 @@ def extend_positions(
                 lines.append(f"  {name} {[*longer[name].shape]}")
     write_weights(out, {**config, "max_positions": number}, longer, updates=opened.updates)
     lines = lines or ["  no parameter has rows for positions: the relative terms continue"]
-    return "\n".join([f"{old} to {number} positions: {out}", *lines, f"train on: tupe pretrain DATA --config continue --init-from {out}"])
+    lines.append(f"train on: tupe pretrain DATA --config continue --init-from {out}")
+    return "\n".join([f"{old} to {number} positions: {out}", *lines])
