@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tupe.models.electra import draw
-from tupe.models.summary import count_parameters, meta_model
+from tupe.models.summary import meta_model, size_of
 from tupe.systems import SYSTEMS
 
 ALL = [f"electra_{system}_tiny" for system in SYSTEMS]
@@ -64,9 +64,9 @@ def test_published_counts():
     networks = meta_model("electra_tupe_base", 32_768, 512)
     assert sum(p.numel() for p in networks.discriminator_head.parameters()) == 591_361
     projection, layers, head = 196_864, 9_477_120, 197_376 + 1_536 + 32_768
-    size = count_parameters("electra_tupe_base", 32_768, 512)
+    size = size_of(networks)
     assert size.generator == projection + layers + head + 2 * 768 * 256 + 32 * 4
-    plain = count_parameters("tupe_base", 32_768, 512)
+    plain = size_of(meta_model("tupe_base", 32_768, 512))
     language_model_head = 768**2 + 768 + 2 * 768 + 32_768
     assert size.total - size.generator == plain.total - language_model_head + 591_361
     assert size.position == plain.position

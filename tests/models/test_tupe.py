@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tupe.models.summary import count_parameters
+from tupe.models.summary import meta_model, size_of
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from tupe.models.summary import count_parameters
 )
 def test_published_position_parameters(name, fields, published):
     """At base size with 512 positions (DIET, section 4.4; TUPE, section 3.1)."""
-    assert count_parameters(f"{name}_base", 32_768, 512, **fields)[0] == published
+    assert size_of(meta_model(f"{name}_base", 32_768, 512, **fields)).position == published
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,8 @@ def test_diets_table_6(name, fields, millions):
     """30,522 word pieces, 512 positions, LM head, and BERT's pooler, which is the dense layer of our classification
     heads. Shaw's 112.9M is not among them: DIET does not say which distances and terms it counts."""
     pooler = 768 * 768 + 768
-    assert round((count_parameters(f"{name}_base", 30_522, 512, **fields)[1] + pooler) / 1e6, 1) == millions
+    counted = size_of(meta_model(f"{name}_base", 30_522, 512, **fields)).total
+    assert round((counted + pooler) / 1e6, 1) == millions
 
 
 def test_masked_tokens_by_mask_and_by_index(build, tokens):

@@ -46,12 +46,12 @@ def systems(
 
 def print_parameters(prefix: str, systems: Iterable[str], sizes: Iterable[str]) -> None:
     """Print the parameters by system and size."""
-    from tupe.models.summary import count_parameters
+    from tupe.models.summary import meta_model, size_of
 
     print("\nparameters, 32,768 symbols, 512 positions (position encoding / model)")
     rows = [("", *sizes)]
     for name in systems:
-        counts = [count_parameters(f"{prefix}{name}_{size}", 32_768, 512) for size in sizes]
+        counts = [size_of(meta_model(f"{prefix}{name}_{size}", 32_768, 512)) for size in sizes]
         rows.append((prefix + name, *(f"{n.position:,} / {n.total:,}" for n in counts)))
     _print_aligned(rows)
 

@@ -1,10 +1,9 @@
-"""Describe a model: its attention logit as an equation, its parameters, and where each of its fields comes from."""
+"""Describe a model: its attention logit as an equation, its parameters, cost and fields."""
 
 from argparse import Namespace
 from typing import Any
 
 from omegaconf import OmegaConf
-from torch import nn
 
 from tupe.encoder.build import num_products
 from tupe.models.config import NAMED, named
@@ -67,11 +66,6 @@ def full_name(args: Namespace) -> str:
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
 
 
-def build(args: Namespace, symbols: int) -> nn.Module:
-    """Build the model of these fields without memory, with a dictionary of so many `symbols`."""
-    return meta_model(args._name, symbols, args.max_positions, **_given(args))
-
-
 def _given(args: Namespace) -> dict[str, Any]:
     usual = named(args._name)
     fields = system_fields(type(usual))
@@ -83,13 +77,8 @@ def describe(args: Namespace, symbols: int) -> list[str]:
 
     `args` has its fields, `max_positions`, and its name as for `--arch`; `symbols` is the size of its dictionary.
     """
-    name, given = args._name, _given(args)
-    usual = named(name)
-
-    def whence(field: str) -> str:
-        return f"given; {name} has {getattr(usual, field)}" if field in given else f"from {name}"
-
-    model, length, cost = build(args, symbols), args.max_positions, []
+    name, given, length, cost = args._name, _given(args), args.max_positions, []
+    model = meta_model(name, symbols, length, **given)
     count = size_of(model)
     if name not in TRANSLATORS:
         operations = training_flops(model, length, length, round(0.15 * length)) // length
@@ -106,8 +95,8 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         f"({symbols:,} symbols, {length} positions)",
         *cost,
         *(
-            f"  {field}={getattr(args, field)} ({whence(field)})"
-            for field in system_fields(type(usual), kind="encoding")
+            f"  {field}={getattr(args, field)}"
+            for field in system_fields(NAMED[name][0], kind="encoding")
             if field in given or field in NAMED[name][1]
         ),
     ]

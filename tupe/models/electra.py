@@ -131,8 +131,8 @@ class ElectraModel(TupeModel):
         for module in (self.generator, self.discriminator_head):
             module.apply(init_bert_params)
         nn.init.xavier_uniform_(self.discriminator_head.out_proj.weight)  # as ELECTRA's code
-        never = torch.tensor(special_symbols(encoder.dictionary)).nonzero().flatten()  # they move segments and masks
-        self.register_buffer("never", never, persistent=False)
+        never = [number for number, special in enumerate(special_symbols(encoder.dictionary)) if special]
+        self.register_buffer("never", torch.tensor(never), persistent=False)  # they move segments and masks
         self.num_updates = 0
         self._register_state_dict_hook(_saved_once)
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
@@ -196,11 +196,9 @@ class ElectraModel(TupeModel):
 
     def aliases(self) -> dict[str, str]:
         """Map each further name of a shared parameter to its name in the state dict."""
-        first, further = {}, {}
-        for name, parameter in self.named_parameters(remove_duplicate=False):
-            if first.setdefault(parameter, name) != name:
-                further[name] = first[parameter]
-        return further
+        first = {parameter: name for name, parameter in self.named_parameters()}
+        every = self.named_parameters(remove_duplicate=False)
+        return {name: first[parameter] for name, parameter in every if first[parameter] != name}
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Adapt the heads of a checkpoint. It must have both networks."""

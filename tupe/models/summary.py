@@ -7,37 +7,31 @@ from typing import NamedTuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from tupe.models.config import named
-from tupe.models.electra import DiscriminatorHead, build_networks
-from tupe.models.seq2seq.model import Seq2SeqModel
-from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
-from tupe.systems import ELECTRAS, TRANSLATORS
+from tupe.systems import TRANSLATORS
 
 _OF_POSITIONS = re.compile(r"\b(position_bias|cross_position|input_positions|relative)\.")
-_DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
+#: Functions of the initial values; fairseq draws some on the CPU.
+_DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_", "cpu")
 
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
-    """Build the parts of the named model on the meta device, where parameters have shapes but no memory.
+    """Build the named model on the meta device, where parameters have shapes but no memory.
 
     `fields` override those of its name; an encoder-decoder has one token embedding unless they differ.
     """
-    dictionary = _dictionary(vocab_size)
+    lengths, one_table = max_positions, {}
+    if name in TRANSLATORS:
+        lengths, one_table = (max_positions, max_positions), {"share_all_embeddings": True}
+    task = SimpleNamespace(cfg=None, max_positions=lambda: lengths)
+    task.source_dictionary = task.target_dictionary = dictionary_of_size(vocab_size)
+    config = named(name, **{**one_table, **fields, "dictionary_sha256": None})
     with torch.device("meta"), _NoValues():
-        if name in TRANSLATORS:
-            lengths = {"cfg": None, "max_positions": lambda: (max_positions, max_positions)}
-            task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, **lengths)
-            return Seq2SeqModel.build_model(named(name, **{"share_all_embeddings": True, **fields}), task)
-        model, args = nn.Module(), as_namespace(named(name, max_positions=max_positions, **fields))
-        if name in ELECTRAS:
-            model.encoder, model.generator = build_networks(args, dictionary)
-            model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
-        else:
-            model.encoder = TupeLanguageModelEncoder(args, dictionary)
-    return model
+        return ARCH_MODEL_REGISTRY[name].build_model(config, task)
 
 
 class _NoValues(TorchFunctionMode):
@@ -49,14 +43,12 @@ class _NoValues(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@lru_cache(maxsize=1)
 def dictionary_of_size(size: int) -> Dictionary:
     """Make a dictionary of `size` symbols, for a model that needs only their number."""
     dictionary = Dictionary()
     dictionary.pad_to_multiple_(size)
     return dictionary
-
-
-_dictionary = lru_cache(maxsize=1)(dictionary_of_size)
 
 
 class Size(NamedTuple):
@@ -78,11 +70,6 @@ def size_of(model: nn.Module) -> Size:
     alone = sum(number for name, number in counts.items() if name.startswith("generator."))
     others = ((name, number) for name, number in counts.items() if not name.startswith("generator."))
     return Size(sum(number for name, number in others if _OF_POSITIONS.search(name)), sum(counts.values()), alone)
-
-
-def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
-    """Count the parameters of the named model (`tupe systems`). `fields` override those of its name."""
-    return size_of(meta_model(name, vocab_size, max_positions, **fields))
 
 
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
