@@ -1,13 +1,12 @@
 """A checkpoint for raw text: fairseq's hub interface with the tokenizer and the text processing of its corpus."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import hub_utils, utils
-from fairseq.data.data_utils import collate_tokens
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor
 from torch.serialization import safe_globals
@@ -17,57 +16,22 @@ from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import JSON, MASK, MODEL, JsonTokenizer
 from tupe.models.config import saved_config
 from tupe.models.heads import has_lm_head
-from tupe.models.pooling import Pooling, read_pooling
 from tupe.patches.checkpoints import special_symbols
 from tupe.patches.safe_load import FAIRSEQ_GLOBALS, safe_load
 from tupe.util import read_json
 
 
 class HubInterface(RobertaHubInterface):
-    """fairseq's interface for raw text: batches, vectors of texts, and predictions without special symbols."""
+    """fairseq's interface for raw text, with pairs as the model was trained and predictions without special symbols."""
 
-    pooling = Pooling()
-
-    def encode(
-        self, sentence: str | Sequence[str], *others: str | Sequence[str], no_separator: bool | None = None
-    ) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with, to `(n,)`.
-
-        Lists of texts give a batch `(B, n)` with padding, which `extract_features` takes.
-        """
-        if not isinstance(sentence, str):
-            rows = [self.encode(*texts, no_separator=no_separator) for texts in zip(sentence, *others)]
-            return collate_tokens(rows, self.task.source_dictionary.pad())
-        if no_separator is None:
-            no_separator = self.model.args.pair_separators == 1
-        return super().encode(sentence, *others, no_separator=no_separator)
-
-    def decode(self, tokens: Tensor) -> str | list[str]:
-        """Decode a text, or the texts between separators; fairseq splits only at two of them."""
-        if self.model.args.pair_separators == 1:
-            repeats = 1 + tokens.eq(self.task.source_dictionary.eos()).long()
-            repeats[-1] = 1
-            tokens = tokens.repeat_interleave(repeats)
-        return super().decode(tokens)
+    def encode(self, sentence: str, *others: str) -> Tensor:
+        """Encode a text, or a pair with the separators between its texts that the model was trained with, to `(n,)`."""
+        return super().encode(sentence, *others, no_separator=self.model.args.pair_separators == 1)
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """Compute logarithms of the classes' probabilities; of a regression its value."""
         regression = self.model.classification_heads[head].out_proj.out_features == 1
         return super().predict(head, tokens, return_logits or regression)
-
-    @torch.no_grad()
-    def sentence_vectors(self, sentences: Sequence[str]) -> Tensor:
-        """Return the vectors `(B, d)` of texts, pooled as in the folder of the data, by default their mean features.
-
-        Longer texts are cut as sentence-transformers cuts them.
-        """
-        longest = min(self.pooling.longest or self.model.max_positions(), self.model.max_positions())
-        rows = [self.encode(sentence) for sentence in sentences]
-        rows = [torch.cat([row[: longest - 1], row[-1:]]) if len(row) > longest else row for row in rows]
-        tokens = collate_tokens(rows, self.task.source_dictionary.pad()).to(self.device)
-        with utils.model_eval(self.model):
-            features = self.extract_features(tokens)
-        return self.pooling(features, tokens.ne(self.task.source_dictionary.pad()))
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
@@ -165,7 +129,6 @@ def load_hub(
     dictionary.indices.update({name: row for row, name in enumerate(dictionary.symbols[: dictionary.nspecial])})
     if not has_lm_head(state["model"]):
         hub.model.encoder.lm_head = None
-    hub.pooling = read_pooling(data) or hub.pooling
     if imported:
         hub.bpe = JsonBpe(imported)
     processing = text_processing(data) if process_text else None

@@ -82,17 +82,9 @@ class TupeLanguageModelEncoder(FairseqEncoder):
         num_tokens: int | None = None,
         head: Callable[[Tensor], Tensor] | None = None,
         pairs: bool | None = None,
-        src_lengths: Tensor | None = None,
-        src_id: Tensor | None = None,
-        target_tokens: Tensor | None = None,
-        prev_output_tokens: Tensor | None = None,
+        **unused: object,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward` and `Encoder.forward`.
-
-        The last four are not used. They are all that fairseq 0.12 adds to `net_input`: `src_lengths` every task;
-        `src_id` and, by `--include-target-tokens`, `target_tokens` masked_lm; `prev_output_tokens` sentence_prediction
-        by `--add-prev-output-tokens`.
-        """
+        """See `TupeModel.forward` and `Encoder.forward`; `unused` are the lengths and ids that fairseq's tasks add."""
         x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head, pairs)
         if not features_only:
             x = self.output_layer(x, masked_tokens)

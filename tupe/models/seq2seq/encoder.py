@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
-from tupe.models.seq2seq.stack import Stack, encoder_args
+from tupe.models.seq2seq.stack import Stack
 
 
 class Source(NamedTuple):
@@ -50,7 +50,8 @@ class Seq2SeqEncoder(FairseqEncoder):
 
     def __init__(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(dictionary)
-        self.stack = Stack(encoder_args(args), embed_tokens, dictionary.eos())
+        args = Namespace(**{**vars(args), "max_positions": args.max_source_positions})
+        self.stack = Stack(args, embed_tokens, dictionary.eos())
 
     def max_positions(self) -> float:
         return int(min(super().max_positions(), self.stack.max_positions))

@@ -4,7 +4,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from fairseq import hub_utils
 from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel
@@ -19,7 +18,7 @@ from tupe.models.config import Seq2SeqConfig
 from tupe.models.hub import data_folder
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
-from tupe.models.seq2seq.stack import check_terms
+from tupe.models.seq2seq.stack import OTHERS, check_terms
 from tupe.models.tupe import as_namespace, register
 from tupe.patches.install import before_building, install
 from tupe.util import UserError
@@ -35,7 +34,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     def build_model(cls, cfg: DictConfig | Seq2SeqConfig | Namespace, task: FairseqTask) -> "Seq2SeqModel":
         """Build the model. Raise `UserError` for terms of an encoder and for padding on the left."""
         before_building(cfg, task)
-        args = as_namespace(cfg)
+        args = Namespace(**{**vars(as_namespace(cfg)), **OTHERS})
         check_terms(args)
         if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
             raise UserError(
@@ -70,8 +69,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         if "bpe" not in kwargs and (data / MODEL).is_file():
             kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
         install()  # fairseq reads the file, and pads what it translates
-        loaded = hub_utils.from_pretrained(str(folder), checkpoint_file, str(data_name_or_path), **kwargs)
-        return GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
+        return super().from_pretrained(str(folder), checkpoint_file, str(data_name_or_path), **kwargs)
 
     def max_positions(self) -> tuple[float, float]:
         """Return the longest source and target; the tables of the attention to the source have an end too."""
