@@ -1,6 +1,7 @@
 """Shares of the learning rate by layer, on every optimizer and in every precision."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,7 +26,8 @@ def schedule(optimizer, **fields):
     defaults = {"lr": [0.02], "max_update": 20, "max_epoch": 0, "update_freq": [1], "skip_remainder_batch": False}
     cfg = LinearDecayConfig(**{**defaults, "layer_decay": 0.5, **fields})
     built = LinearDecaySchedule(OmegaConf.structured(cfg), optimizer)
-    built.follow_names(NAMES)
+    model = SimpleNamespace(named_parameters=lambda: [(name, torch.nn.Parameter()) for name in NAMES])
+    built.follow_parameters(model, torch.nn.Module())
     return built
 
 

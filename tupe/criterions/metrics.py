@@ -13,7 +13,7 @@ import torch
 from fairseq.criterions import FairseqCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
-from scipy.stats import rankdata
+from scipy.stats import pearsonr, rankdata
 from torch import Tensor
 
 
@@ -59,12 +59,7 @@ def matthews(counts: list[list[int]]) -> float:
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
     """Compute the linear correlation of two `(N,)` float64 arrays."""
-    if not (_varies(x) and _varies(y)):
-        return 0.0
-    x, y = x - x.mean(), y - y.mean()
-    x, y = x / np.abs(x).max(), y / np.abs(y).max()  # squares of tiny or huge values would be lost
-    r = float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
-    return min(max(r, -1.0), 1.0)
+    return float(pearsonr(x, y).statistic) if _varies(x) and _varies(y) else 0.0
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:

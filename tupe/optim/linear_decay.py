@@ -56,15 +56,12 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.batches = batches
 
     def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
-        """Learn the names of the parameters; fairseq passes only the optimizer to a schedule."""
-        named = chain(model.named_parameters(), criterion.named_parameters())
-        self.follow_names([name for name, p in named if p.requires_grad])
-        self.step_update(0)
-
-    def follow_names(self, names: list[str]) -> None:
-        """Group the optimizer's parameters by layer; `names` are those of the parameters, in their order."""
+        """Group the optimizer's parameters by layer; fairseq passes only the optimizer to a schedule."""
         if self.cfg.layer_decay < 1:
+            named = chain(model.named_parameters(), criterion.named_parameters())
+            names = [name for name, p in named if p.requires_grad]
             self.group_shares = split_groups(self.optimizer, shares(names, self.cfg.layer_decay))
+        self.step_update(0)
 
     def total_updates(self, num_updates: int) -> Optional[int]:
         """Return `T` after `num_updates` updates; None while the training data are not loaded."""

@@ -121,8 +121,6 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         data = data_utils.load_indexed_dataset(path, dictionary, combine=combine)
         if data is None:
             raise FileNotFoundError(f"{path}.idx")
-        if getattr(data, "supports_prefetch", False):  # fairseq's older format is read into memory first
-            data.prefetch(range(len(data)))
         return data
 
     def targets(self, split: str, combine: bool = False) -> Sequence:
