@@ -6,20 +6,20 @@
 
 The rivals take turns, in alternating order. A figure is the median over the rounds. A ratio is taken within each round,
 over the first floor, and given with its quartiles. The floors are FlashAttention 2 and cuDNN without a bias, so
-they do not compute the same function as the others.
-`extra memory` is PyTorch's peak in a step, beyond the inputs. On a GPU the last lines are the verdict of the rule for
-the Triton kernels (docs/dev/kernels.md).
+they do not compute the same function as the others. `memory` is the peak of PyTorch in a step, beyond the inputs. On a
+GPU the last lines are the verdict of the rule for the Triton kernels (docs/dev/kernels.md).
 """
 
 import argparse
+import functools
 import itertools
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measured import extra_bytes, machine, parse, quartiles, reason, save, seconds, spread, turns
+from measured import compare, machine, parse, report
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -94,36 +94,13 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
     return step if kernel is None else sdpa_kernel(kernel)(step)
 
 
-def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
-    """Return one record a rival; the record of a rival that cannot compute this here says why."""
-    steps, records = {}, {}
-    for rival in (*FLOORS, *args.rivals):
-        records[rival] = {"batch": batch, "length": length, "mode": mode, "rival": rival}
-        try:
-            steps[rival] = make_step(rival, mode, batch, length, args)
-            steps[rival]()  # it may be compiled first
-            records[rival]["extra_bytes"] = extra_bytes(steps[rival], args)
-        except Exception as error:  # a kernel or memory may be missing; the others are still compared
-            steps.pop(rival)
-            records[rival]["missing"] = reason(error)
-    times: dict[str, list[float]] = {rival: [] for rival in steps}
-    for number, rival in turns(steps, args):
-        measured = seconds(steps[rival], args)
-        if number >= 0:
-            times[rival].append(measured)
-    floor = next(iter(times.values()), [])
-    for rival, found in times.items():
-        records[rival]["milliseconds"] = [1000 * value for value in spread(found)]
-        records[rival]["time_over_floor"] = spread([own / first for own, first in zip(found, floor)])
-    return list(records.values())
-
-
-def row(record: dict[str, Any]) -> str:
-    start = f"| {record['batch']} x {record['length']} | {record['mode']} | {record['rival']} |"
-    if "missing" in record:
-        return f"{start} {record['missing']} | | |"
-    memory = f"{record['extra_bytes'] / 2**20:,.1f} MiB" if record["extra_bytes"] else ""
-    return f"{start} {quartiles(record['milliseconds'], 3)} | {quartiles(record['time_over_floor'])} | {memory} |"
+def cases(args: Namespace) -> Iterator[list[dict[str, Any]]]:
+    for case, mode in itertools.product(args.cases, args.modes):
+        batch, length = map(int, case.split("x"))
+        makers = {
+            rival: functools.partial(make_step, rival, mode, batch, length, args) for rival in (*FLOORS, *args.rivals)
+        }
+        yield compare({"case": case, "mode": mode}, batch * length, makers, args)
 
 
 def verdict(records: list[dict[str, Any]]) -> str:
@@ -142,19 +119,10 @@ def main() -> None:
     args = arguments()
     about = f"{args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds of {args.steps} steps"
     title = f"{machine(args.device)}, {args.dtype}, {about}, {args.clock} time"
-    head = "| batch x length | mode | | ms (quartiles) | time / floor (quartiles) | extra memory |\n" + 6 * "|---" + "|"
-    print(title, "", head, sep="\n", flush=True)
-    records: list[dict[str, Any]] = []
-    verdicts = []
-    for case, mode in itertools.product(args.cases, args.modes):
-        batch, length = map(int, case.split("x"))
-        measured = compare(batch, length, mode, args)
-        print(*map(row, measured), sep="\n", flush=True)
-        records += measured
-        if mode == MODES[-1] and args.on_gpu:
-            verdicts.append(f"verdict, {case}, dropout {args.dropout}: {verdict(measured)}")
-        save(args.output, "attention", title, records, [head, *map(row, records), "", *verdicts])
-    print("", *verdicts, sep="\n")
+    records = report("attention", title, cases(args), args)
+    for case in args.cases if args.on_gpu and MODES[-1] in args.modes else ():
+        of_case = [record for record in records if (record["case"], record["mode"]) == (case, MODES[-1])]
+        print(f"verdict, {case}, dropout {args.dropout}: {verdict(of_case)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Options, clock, machine and quartiles that the benchmarks share."""
+"""Options, clock, turns, table and machine that the benchmarks share."""
 
 import argparse
 import json
@@ -68,12 +68,73 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"
 
 
-def save(folder: Path | None, name: str, title: str, records: list[dict[str, Any]], lines: Iterable[str]) -> None:
-    """Write `NAME.json` and `NAME.md`, after each case, so that an interrupted run loses nothing."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
-        (folder / f"{name}.md").write_text("\n".join([title, "", *lines]) + "\n")
+def compare(
+    about: dict[str, Any],
+    tokens: int,
+    makers: dict[str, Callable[[], Any]],
+    args: Namespace,
+    clock: Callable[[Any, Namespace], float] = seconds,
+    memory: Callable[[Any, Namespace], int | None] = extra_bytes,
+) -> list[dict[str, Any]]:
+    """Return a record of each rival, with `about`, which names the case; one that cannot compute it here says why.
+
+    `makers` return the rivals' steps, of `tokens` tokens each, or whatever `clock` and `memory` measure.
+    """
+    records: dict[str, dict[str, Any]] = {rival: {**about, "rival": rival} for rival in makers}
+    made = {}
+    for rival, make in makers.items():
+        try:
+            step = make()
+            clock(step, args)  # it may be compiled first
+            records[rival]["bytes"] = memory(step, args)
+            made[rival] = step
+        except Exception as error:  # a kernel or memory may be missing; the others are still compared
+            records[rival]["missing"] = reason(error)
+    times: dict[str, list[float]] = {rival: [] for rival in made}
+    for number, rival in turns(made, args):
+        measured = clock(made[rival], args)
+        if number >= 0:
+            times[rival].append(measured)
+    first = next(iter(times.values()), [])
+    for rival, found in times.items():
+        records[rival]["milliseconds"] = [1000 * value for value in spread(found)]
+        records[rival]["tokens_per_second"] = tokens / statistics.median(found)
+        records[rival]["time_over_first"] = spread([own / other for own, other in zip(found, first)])
+    return [*records.values()]
+
+
+def row(record: dict[str, Any]) -> str:
+    """Write the case and the rival of a record, and its figures or why it has none."""
+    cells = [value for value in record.values() if isinstance(value, str)]
+    if "missing" not in record:
+        memory = f"{record['bytes'] / 2**20:,.1f} MiB" if record["bytes"] else ""
+        speed = f"{record['tokens_per_second']:,.0f}"
+        cells += [quartiles(record["milliseconds"]), speed, quartiles(record["time_over_first"]), memory]
+    return f"| {' | '.join(cells)} |"
+
+
+def report(name: str, title: str, cases: Iterable[list[dict[str, Any]]], args: Namespace) -> list[dict[str, Any]]:
+    """Print the table of the records and return them.
+
+    `NAME.json` and `NAME.md` in `args.output` are written after each case, so that an interrupted run loses nothing.
+    """
+    records: list[dict[str, Any]] = []
+    lines: list[str] = []
+    print(title, flush=True)
+    for measured in cases:
+        if not lines:
+            about = [key for key, value in measured[0].items() if isinstance(value, str) and key != "missing"]
+            heads = [*about, "ms (quartiles)", "tokens/s", "time / first's (quartiles)", "memory"]
+            lines = ["", f"| {' | '.join(heads)} |", len(heads) * "|---" + "|"]
+            print(*lines, sep="\n")
+        records += measured
+        lines += map(row, measured)
+        print(*lines[-len(measured) :], sep="\n", flush=True)
+        if args.output is not None:
+            args.output.mkdir(parents=True, exist_ok=True)
+            (args.output / f"{name}.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
+            (args.output / f"{name}.md").write_text("\n".join([title, *lines]) + "\n")
+    return records
 
 
 def spread(values: list[float]) -> list[float]:
@@ -82,9 +143,9 @@ def spread(values: list[float]) -> list[float]:
     return [first, statistics.median(values), third]
 
 
-def quartiles(found: Sequence[float], digits: int = 2) -> str:
-    """Write what `spread` returned: `1.02 (1.00-1.05)`."""
-    low, median, high = (f"{value:.{digits}f}" for value in found)
+def quartiles(found: Sequence[float]) -> str:
+    """Write what `spread` returned: `1.024 (1.001-1.052)`."""
+    low, median, high = (f"{value:.3f}" for value in found)
     return f"{median} ({low}-{high})"
 
 

@@ -17,6 +17,7 @@ for an older numpy, whose names `numpy.float` and the like are given back to it.
 """
 
 import argparse
+import functools
 import itertools
 import logging
 import resource
@@ -31,10 +32,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measured import machine, parse, quartiles, save, seconds, spread, turns
+from measured import compare, machine, parse, report, seconds
 from torch import Tensor, nn
 
-from tupe.systems import ALIASES, PAPER_NAMES, SIZES, SYSTEMS
+from tupe.systems import ALIASES, SIZES, SYSTEMS
 
 MODES = ("training", "inference")
 OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
@@ -172,46 +173,14 @@ def peak(args: Namespace) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
-    """Return one record per rival."""
+def rivals_of(args: Namespace, size: str, mode: str) -> dict[str, Callable[[], ProcessPoolExecutor]]:
+    """Return what starts the process of each rival."""
     rivals = [*args.rivals, *(["authors"] if args.authors else [])]
     if mode == "inference":
-        rivals = list(dict.fromkeys(AT_INFERENCE.get(name, name) for name in rivals))
-    known, pools = {**vars(args), "size": size, "shape": SIZES[size], "mode": mode}, {}
-    for name in rivals:
-        options = {"initializer": begin, "initargs": (Namespace(rival=name, **known),)}
-        pools[name] = ProcessPoolExecutor(1, get_context("spawn"), **options)
-    times: dict[str, list[float]] = {name: [] for name in rivals}
-    for number, name in turns(rivals, args):
-        measured = pools[name].submit(measure, args).result()
-        if number >= 0:
-            times[name].append(measured)
-    records = []
-    for name, pool in pools.items():
-        found = spread(times[name])
-        record = {"size": size, "mode": mode, "rival": name, "peak_bytes": pool.submit(peak, args).result()}
-        record["milliseconds"] = [1000 * value for value in found]
-        record["tokens_per_second"] = args.batch * args.length / found[1]
-        record["time_over_first"] = spread([own / first for own, first in zip(times[name], times[rivals[0]])])
-        records.append(record)
-        pool.shutdown()
-    return records
-
-
-# ---------------------------------------------------------------------------------------------------------- the table
-
-
-def shown(rival: str) -> str:
-    """Name a rival in the table."""
-    names = {"tupe_compiled": "TUPE-R, ours, --compile", "authors": "TUPE-R, the authors'"}
-    names |= {"roberta": "RoBERTa, fairseq's", "roberta_fused": "RoBERTa, fairseq's, fused_adamw"}
-    return names.get(rival) or f"{PAPER_NAMES[ALIASES.get(rival, rival)]}, ours"
-
-
-def row(record: dict[str, Any]) -> str:
-    start = f"| {record['size']} | {record['mode']} | {shown(record['rival'])} | {quartiles(record['milliseconds'])} |"
-    speed, ratio = f"{record['tokens_per_second']:,.0f}", quartiles(record["time_over_first"], 3)
-    return f"{start} {speed} | {ratio} | {record['peak_bytes'] / 2**20:,.0f} MiB |"
+        rivals = [AT_INFERENCE.get(name, name) for name in rivals]
+    known = {**vars(args), "size": size, "shape": SIZES[size], "mode": mode}
+    process = functools.partial(ProcessPoolExecutor, 1, get_context("spawn"), begin)
+    return {name: functools.partial(process, (Namespace(rival=name, **known),)) for name in rivals}
 
 
 def main() -> None:
@@ -220,15 +189,16 @@ def main() -> None:
         f"{machine(args.device)}, {args.dtype}, {args.batch} sequences of {args.length} tokens, vocabulary "
         f"{args.vocab_size}, backend {args.backend}, {args.rounds} rounds of {args.steps} steps, {args.clock} time"
     )
-    heads = "| size | mode | model | ms (quartiles) | tokens/s | time / first's (quartiles) | peak memory |"
-    lines, records = [heads, 7 * "|---" + "|"], []
-    print(title, "", *lines, sep="\n", flush=True)
-    for size, mode in itertools.product(args.sizes, args.modes):
-        measured = compare(args, size, mode)
-        records += measured
-        lines += map(row, measured)
-        print(*lines[-len(measured) :], sep="\n", flush=True)
-        save(args.output, "model", title, records, lines)
+
+    def there(measured: Callable) -> Callable:
+        """Measure in the process of a rival."""
+        return lambda process, args: process.submit(measured, args).result()
+
+    cases = (
+        compare(case, args.batch * args.length, rivals_of(args, **case), args, there(measure), there(peak))
+        for case in ({"size": size, "mode": mode} for size, mode in itertools.product(args.sizes, args.modes))
+    )
+    report("model", title, cases, args)
 
 
 if __name__ == "__main__":

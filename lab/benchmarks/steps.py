@@ -11,13 +11,13 @@ counts tokens alone, and `tupe_a, unpadded` leaves padding out.
 """
 
 import argparse
+import functools
 from argparse import Namespace
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import transformers
-from measured import extra_bytes, machine, parse, quartiles, reason, save, seconds, spread, turns
+from measured import compare, machine, parse, report
 
 import tupe.hf
 from tupe.systems import SYSTEMS
@@ -99,45 +99,14 @@ def make_step(rival: str, args: Namespace) -> Callable[[], None]:
     return step
 
 
-def measure(rival: str, first: Callable[[], None], args: Namespace) -> dict[str, Any]:
-    """Return the record of a rival, which takes turns with the first model."""
-    try:
-        step = make_step(rival, args)
-        step()
-        record = {"rival": rival, "bytes": extra_bytes(step, args)}
-        times: dict[str, list[float]] = {"first": [], "own": []}
-        for number, name in turns(times, args):
-            measured = seconds(first if name == "first" else step, args)
-            if number >= 0:
-                times[name].append(measured)
-    except Exception as error:  # the others are still measured
-        return {"rival": rival, "missing": reason(error)}
-    record["milliseconds"] = [1000 * value for value in spread(times["own"])]
-    record["time_over_first"] = spread([own / other for own, other in zip(times["own"], times["first"])])
-    return record
-
-
-def row(record: dict[str, Any], tokens: int) -> str:
-    if "missing" in record:
-        return f"| {record['rival']} | {record['missing']} | | | |"
-    memory = f"{record['bytes'] / 2**20:,.0f} MiB" if record["bytes"] else ""
-    ratio, speed = quartiles(record["time_over_first"]), f"{1000 * tokens / record['milliseconds'][1]:,.0f}"
-    return f"| {record['rival']} | {quartiles(record['milliseconds'])} | {speed} | {ratio} | {memory} |"
-
-
 def main() -> None:
     args = arguments()
     rivals, tokens = args.rivals or [*OURS, *THEIRS], int(batch_of(args)[1].sum())
     about = f"{args.batch} x {args.length} tokens ({tokens} without padding), {args.layers} layers of {args.width}"
     title = f"{machine(args.device)}, {args.dtype}, {about}, attention dropout {args.attention_dropout}"
-    lines = ["| model | ms (quartiles) | tokens/s | time / first's (quartiles) | memory of a step |", 5 * "|---" + "|"]
-    print(title, "", *lines, sep="\n", flush=True)
-    first, records = make_step(rivals[0], args), []
-    for rival in rivals:
-        records.append(measure(rival, first, args))
-        lines.append(row(records[-1], tokens))
-        print(lines[-1], flush=True)
-        save(args.output, "steps", title, records, lines)
+    first = make_step(rivals[0], args)
+    pairs = ({"first": lambda: first, rival: functools.partial(make_step, rival, args)} for rival in rivals)
+    report("steps", title, (compare({}, tokens, pair, args)[1:] for pair in pairs), args)
 
 
 if __name__ == "__main__":
