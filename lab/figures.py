@@ -1,18 +1,17 @@
 """Draw the figures of a study, and the scores of sweeps against updates of pre-training (TUPE, figure 5).
 
 The functions for a study return whether there was something to draw.
-Example: python -m lab.figures TUPE-R=runs/a TUPE-R=runs/b BERT-A=runs/c --output scores.svg
+Example: python -m lab.figures scores.svg MNLI-m TUPE-R=runs/a TUPE-R=runs/b BERT-A=runs/c
 """
 
-import argparse
-import logging
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from lab.tables import Results
-from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, plain, save_figure
+from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, save_figure
 from tupe.finetune.table import Row, read_sweep, shown
 
 
@@ -120,43 +119,28 @@ def _finish(figure, output: Path, drawn: list, in_order: bool | None = True) -> 
     return bool(drawn)
 
 
-def plot_sweeps(sweeps: list[str], output: Path, column: str = "", title: str = "") -> None:
-    """Draw a line for each system: a column of GLUE's table, or the papers' average, against updates of pre-training.
+def plot_sweeps(output: str, column: str, *sweeps: str) -> None:
+    """Draw a column of GLUE's table, or the `average` of the papers, against updates of pre-training.
 
-    `sweeps` are `LABEL=FOLDER`. The band of a column is the standard deviation over the seeds.
+    `sweeps` are `LABEL=FOLDER`, with a line for each label.
     """
     rows: dict[str, list[Row]] = {}
     for label, _, folder in (sweep.partition("=") for sweep in sweeps):
         rows.setdefault(label, []).append(read_sweep(Path(folder)))
-    every = [row for of_system in rows.values() for row in of_system]
-    columns = [one for one in shown(every) if one.name == column or (not column and one.averaged)]
+    averaged = [one for one in shown([row for found in rows.values() for row in found]) if one.averaged]
     figure = new_figure(5.5, 3.8)
     ax = figure.subplots()
-    for number, (label, of_system) in enumerate(rows.items()):
-        of_system = sorted(of_system, key=lambda row: row.updates)
-        spread = [row.cells[column].deviation or 0 if column else 0 for row in of_system]
-        style = {"color": colour(number), "marker": marker(number), "capsize": 3, "label": folded(label)}
-        ax.errorbar([row.updates for row in of_system], [row.average(columns) for row in of_system], spread, **style)
-    ylabel = column or f"average of {len(columns)} columns"
-    ax.set(xlabel="updates of pre-training", ylabel=f"{ylabel} (percent)", title=plain(title))
+    for number, (label, found) in enumerate(rows.items()):
+        scores = {
+            row.updates: row.average(averaged) if column == "average" else row.cells[column].score for row in found
+        }
+        ax.plot(*zip(*sorted(scores.items())), color=colour(number), marker=marker(number), label=folded(label))
+    ax.set(xlabel="updates of pre-training", ylabel=f"{column} (percent)")
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(alpha=0.3)
-    ax.set_xlim(left=0)
     ax.legend()
-    save_figure(figure, output)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser("lab.figures", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    add = parser.add_argument
-    add("sweeps", nargs="+", metavar="LABEL=SWEEP", help="several of a label are one line")
-    add("--output", type=Path, required=True, help="file of the picture: .png, .pdf, .svg, ...")
-    add("--column", default="", help="a column of the table, as MNLI-m (default: the papers' average)")
-    add("--title", default="", help="stands above the figure")
-    args = parser.parse_args()
-    logging.disable(logging.INFO)
-    plot_sweeps(args.sweeps, args.output, args.column, args.title)
+    save_figure(figure, Path(output))
 
 
 if __name__ == "__main__":
-    main()
+    plot_sweeps(*sys.argv[1:])

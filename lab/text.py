@@ -30,13 +30,9 @@ _HELD_OUT = 20  # percent of the documents, in finetuning.txt
 _MAX_WORDS = 20  # of a sentence of the task
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
 
-_BULLET = re.compile(r"^(\s*)(?:[*+-]|\d+[.)])(\s+)(?=\S)")
-_MARKUP = (
-    (re.compile(r":[a-z:]+:`~?([^`<]+?)(?: <[^>]*>)?`"), r"\1"),  # :func:`name`
-    (re.compile(r"``?([^`]+)``?"), r"\1"),
-    (re.compile(r"(?<!\w)\*{1,2}(\w[^*]*)\*{1,2}(?!\w)"), r"\1"),  # *emphasis*
-    (re.compile(r"\s\[\d+\]"), ""),  # a footnote
-)
+#: Between paragraphs: the mark of an item of a list, an empty line, or a colon at the end of a line.
+_BREAK = re.compile(r"(?:^|\n)\s*(?:[*+-]|\d+[.)])\s+|\n\s*\n|:\n")
+_MARKUP = re.compile(r"(?::[a-z:]+:)?``?~?([^`<]+?)(?: <[^>]*>)?``?|(?<!\w)\*{1,2}(\w[^*]*)\*{1,2}(?!\w)")
 _SENTENCE_END = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)(?<!vs\.)\s+(?=[\"'(]*[A-Z])")
 _WHOLE = re.compile(r"[\"'(]?[A-Z].*[.?!][\"')]*")
 _WORD = re.compile(r"[\"'(]*[A-Za-z]+(?:['/-][A-Za-z]+)*[\"').,;:?!]*")
@@ -65,11 +61,9 @@ def python_documents(library: Path | None = None) -> dict[str, Document]:
 
 def paragraphs_of(text: str) -> Iterator[list[str]]:
     """Return the paragraphs of running English in a docstring or topic, as lists of sentences."""
-    for block in _blocks(text):
-        for pattern, plain in _MARKUP:
-            block = pattern.sub(plain, block)
-        sentences = [sentence for sentence in split_sentences(block) if is_english(sentence)]
-        if sentences:
+    for block in _BREAK.split(inspect.cleandoc(text).translate(_ASCII)):
+        sentences = [sentence for sentence in split_sentences(_MARKUP.sub(r"\1\2", block)) if is_english(sentence)]
+        if sentences and ">>>" not in block:
             yield sentences
 
 
@@ -124,22 +118,6 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
     return filter(None, map(ast.get_docstring, sorted(nodes, key=lambda node: getattr(node, "lineno", 0))))
 
 
-def _blocks(text: str) -> Iterator[str]:
-    """Yield runs of lines with the same indentation. A bullet starts a block, and a doctest is none."""
-    lines: list[str] = []
-    indentation, in_doctest = 0, False
-    for line in [*inspect.cleandoc(text).translate(_ASCII).splitlines(), ""]:
-        plain = _BULLET.sub(lambda match: " " * len(match[0]), line)
-        here = len(plain) - len(plain.lstrip())
-        in_doctest = bool(line.strip()) and (in_doctest or line.lstrip().startswith(">>>"))
-        if lines and (in_doctest or plain != line or not line.strip() or here != indentation):
-            yield "\n".join(lines)
-            lines = []
-        if line.strip() and not in_doctest:
-            lines.append(plain)
-            indentation = here
-
-
 def _without_repeats(sentences: list[str], seen: set[str]) -> list[str]:
     new = [sentence for sentence in sentences if sentence.lower() not in seen]
     seen.update(sentence.lower() for sentence in new)
@@ -175,10 +153,9 @@ def write_word_order(sentences: Sequence[str], folder: Path) -> None:
     rng = random.Random(1)
     pairs, seen = [], set()
     for sentence in sentences:
-        sentence = " ".join(sentence.split())
         swapped = swap_neighbours(sentence, rng)
         if swapped is not None and not {sentence, swapped} & seen:
-            seen.update((sentence, swapped))
+            seen |= {sentence, swapped}
             pairs.append((sentence, swapped))
     rng.shuffle(pairs)
     count = len(pairs) // 5  # a fifth in dev, as many in test
@@ -198,12 +175,9 @@ def main(text: str, task: str) -> None:
     for name, held_out in (("pretraining.txt", False), ("finetuning.txt", True)):
         part = [document for key, document in documents.items() if is_held_out(key, _HELD_OUT) == held_out]
         write_documents(part, Path(text, name))
-        words = sum(len(sentence.split()) for document in part for paragraph in document for sentence in paragraph)
-        print(f"{Path(text, name)}: {len(part)} documents, {words:,} words")
-    lines = Path(text, "finetuning.txt").read_text(encoding="utf-8").splitlines()
-    sentences = [sentence for line in lines for sentence in split_sentences(line)]
-    short = [sentence for sentence in sentences if len(sentence.split()) <= _MAX_WORDS]
-    write_word_order(short, Path(task, "CoLA"))
+        sentences = [sentence for document in part for paragraph in document for sentence in paragraph]
+        print(f"{Path(text, name)}: {len(part)} documents, {len(sentences):,} sentences")
+    write_word_order([one for one in sentences if len(one.split()) <= _MAX_WORDS], Path(task, "CoLA"))
 
 
 if __name__ == "__main__":
