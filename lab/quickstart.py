@@ -34,26 +34,27 @@ SENTENCES = (
 
 def main(out: str, *models: str) -> None:
     folder = Path(out)
+    corpus = (folder / "corpus").resolve()
     logging.disable(logging.INFO)
-    runs = {model: folder / "pretraining" / model for model in models}
-    logs = {label(model): read_log(run) for model, run in runs.items()}
-    encoders = [open_encoder(run / CHECKPOINT, label(model)) for model, run in runs.items()]
-    hubs = {model: _hub(run, folder / "corpus") for model, run in runs.items()}
+    rows, filled = [HEADS], [["fill_mask", *SENTENCES]]
+    encoders, logs = [], {}
+    for model in models:
+        system, run = model.rpartition("_")[0], folder / "pretraining" / model
+        name = PAPER_NAMES[ALIASES.get(system, system)]
+        log = logs[name] = read_log(run)
+        encoders.append(open_encoder(run / CHECKPOINT, name))
+        sentencepiece = str(corpus / "sentencepiece.bpe.model")
+        hub = TupeModel.from_pretrained(str(run), CHECKPOINT, str(corpus), sentencepiece_model=sentencepiece).eval()
 
-    rows = [HEADS]  # the pre-trainings, on held-out documents, and the word-order task, on its development set
-    for model, log in zip(models, logs.values()):
+        # the pre-training, on held-out documents, and the word-order task, on its development set
         updates, valid = max(log.valid.items())
-        parameters = sum(parameter.numel() for parameter in hubs[model].model.parameters())
         score = read_json(folder / "finetuning" / model / "result.json")["score"]
-        measured = (f"{value:{form}}" for value, form in (
-            *((valid["loss"], ".3f"), (valid["ppl"], ".1f"), (valid["accuracy"], ".1f")),
-            *((score, ".1f"), (log.seconds, ".0f")),
-        ))  # fmt: skip
-        rows.append((label(model), model, f"{parameters:,}", f"{updates}", *measured))
-    filled = [["fill_mask", *map(label, models)]]
-    for sentence in SENTENCES:
-        found = [hub.fill_mask(sentence, topk=3) for hub in hubs.values()]
-        filled.append([sentence, *(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in words) for words in found)])
+        found = ((valid["loss"], ".3f"), (valid["ppl"], ".1f"), (valid["accuracy"], ".1f"), (score, ".1f"))
+        measured = (f"{value:{form}}" for value, form in (*found, (log.seconds, ".0f")))
+        parameters = sum(parameter.numel() for parameter in hub.model.parameters())
+        rows.append((name, model, f"{parameters:,}", f"{updates}", *measured))
+        words = (hub.fill_mask(sentence, topk=3) for sentence in SENTENCES)
+        filled.append([name, *(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in three) for three in words)])
 
     machine = (
         f"Python {platform.python_version()}, torch {torch.__version__}, CPU, {torch.get_num_threads()} threads. "
@@ -62,29 +63,17 @@ def main(out: str, *models: str) -> None:
     write_page(
         folder / "report.html",
         encoders,
-        texts=[read_tokens(encoder, folder / "corpus", min(128, encoder.args.max_positions)) for encoder in encoders],
+        texts=[read_tokens(encoder, corpus, min(128, encoder.args.max_positions)) for encoder in encoders],
         logs=logs,
-        against=label(models[-1]) if len(models) > 1 else None,
+        against=[*logs][-1] if len(models) > 1 else None,
         tables={"Results": (machine, rows), "Filled masks": ("The likeliest tokens.", filled)},
     )
     print(f"{machine}\n\n{_markdown(rows)}\n\n{_markdown(filled)}\nreport: {folder}/report.html")
 
 
-def label(model: str) -> str:
-    """Return the paper's name for the system of a named model: `tupe_tiny` is `TUPE-R`."""
-    system = model.rpartition("_")[0]
-    return PAPER_NAMES[ALIASES.get(system, system)]
-
-
 def _markdown(rows: list) -> str:
     head, *lines = (f"| {' | '.join(cells)} |".replace("<mask>", "`<mask>`") for cells in rows)
     return "\n".join([head, "|---" * len(rows[0]) + "|", *lines])
-
-
-def _hub(run: Path, corpus: Path):
-    data = str(corpus.resolve())
-    sentencepiece = f"{data}/sentencepiece.bpe.model"
-    return TupeModel.from_pretrained(str(run), CHECKPOINT, data, sentencepiece_model=sentencepiece).eval()
 
 
 if __name__ == "__main__":

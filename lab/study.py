@@ -50,8 +50,8 @@ _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _SECONDS = re.compile(r"^it took ([\d.]+) s of the processor", re.MULTILINE)
 #: Messages of a run whose loss was not finite, by `tupe` and by fairseq.
 _DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
-#: Files in a run's folder: its output, the mark of its end, and the time of its interrupted starts.
-_LOG, _ENDED, _SPENT = "log", "ended", "processor_seconds.json"
+#: Files in a run's folder: its output, and the time of its interrupted starts.
+_LOG, _SPENT = "log", "processor_seconds.json"
 
 
 # ---------------------------------------------------------------------------------------------------- a pre-training
@@ -188,16 +188,13 @@ class Study:
     def folder(self, run: Run) -> Path:
         return self.out / run.path.with_suffix("")
 
-    def checkpoint(self, run: Run, at: str = "end") -> Path | None:
-        """Return the checkpoint of a pre-training at the `end` or at `mid`, or of a warm start, if it is here."""
-        name = f"checkpoint_*_{self.design.mid}.pt" if at == "mid" else "checkpoint_last.pt"
-        found = self.folder(run).glob("start.pt" if run.part == "start" else name)
-        return next(found, None) if (self.folder(run) / _ENDED).exists() else None
-
     def initial(self, run: Run) -> Path | None:
         """Return the checkpoint that a run begins with, if it begins with one and that is here."""
         first = self.design.before(run)
-        return first and self.checkpoint(first, run.at if run.part == "glue" else "end")
+        if first is None:
+            return None
+        name = f"checkpoint_*_{self.design.mid}.pt" if run.at == "mid" else "checkpoint_last.pt"
+        return next(self.folder(first).glob("start.pt" if first.part == "start" else name), None)
 
     def lr(self, run: Run) -> float | None:
         """Return the learning rate of a pre-training; None before its search has ended."""
@@ -261,25 +258,19 @@ class Study:
                     if not active:
                         break
                     for future in wait(active, return_when=FIRST_COMPLETED).done:
-                        self._conclude(active.pop(future), future.exception())
+                        run, error = active.pop(future), future.exception()
+                        if error is not None:
+                            self.failed.add(run)
+                        print(f"failed: {run}: {error}" if error else f"done: {run}", file=sys.stderr, flush=True)
             finally:
                 self._stopping = True
                 for process in list(self._processes):
                     process.terminate()
 
-    def _conclude(self, run: Run, error: BaseException | None) -> None:
-        if error is not None:
-            self.failed.add(run)
-            print(f"failed: {run}: {error}", file=sys.stderr, flush=True)
-        else:
-            number = sum(one not in self.done for one in self.wanted)
-            print(f"done: {run}; {number} of {len(self.wanted)} runs left", flush=True)
-
     def perform(self, run: Run) -> None:
         """Do a run in its folder, and write its record."""
         folder, settings = self.folder(run), self.settings(run)
         with run_folder(folder, settings):
-            (folder / _ENDED).unlink(missing_ok=True)
             spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
             code, seconds, said = self._run(self.command(run, folder), folder / _LOG)
             spent += seconds
@@ -290,7 +281,6 @@ class Study:
             record = self.record(run, settings, folder, spent, diverged, said)
             write_record(self.records, run, record)
             self.done[run] = record
-            (folder / _ENDED).touch()
         if run.part in ("search", "short"):
             shutil.rmtree(folder)  # nothing begins with its checkpoint
         for other in self.design.runs():

@@ -134,15 +134,6 @@ def state(results: Results) -> list[str]:
     missing = Counter(run.part for run in runs if run not in records)
     if missing:
         lines.append(f"Missing: {', '.join(f'{number} of `{part}`' for part, number in missing.items())}.")
-    few = []
-    for name, system in design.systems.items():
-        there = len(results.finals(name))
-        if system.start is not None:
-            there = min(len(results.shorts(name, updates)) for updates in design.short)
-        if there < system.seeds:
-            few.append(f"{design.label(name)} {there} of {system.seeds}")
-    if few:
-        lines.append(f"**Not complete**, seeds done: {', '.join(few)}.")
     return lines
 
 

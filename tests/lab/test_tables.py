@@ -86,9 +86,7 @@ def test_numbers(results):
     ]  # not the best rate for MNLI-m
     assert rows(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8", "50.3"]
     assert results.losses_and_scores("bert_a", results.columns[2], "end") == [(6.0, 10.0), (6.2, 14.0)]
-    state = "\n".join(BLOCKS["state"](results))
-    assert "Missing: 1 of `final`, 8 of `glue`." in state
-    assert "**Not complete**, seeds done: TUPE-R 0 of 1." in state
+    assert BLOCKS["state"](results)[1:] == ["Missing: 1 of `final`, 8 of `glue`."]
 
 
 def test_one_seed_means_nothing(results):

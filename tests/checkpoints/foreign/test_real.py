@@ -1,4 +1,4 @@
-"""Released weights, in the folder TUPE_REAL_WEIGHTS that `python -m lab.real_weights` wrote: the same vectors."""
+"""all-MiniLM-L6-v2 and all-mpnet-base-v2 in TUPE_REAL_WEIGHTS/{minilm,mpnet}: the same vectors."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.checkpoints.foreign.conftest import LINES
 from tupe.cli.main import main
 
 FOLDER = os.environ.get("TUPE_REAL_WEIGHTS", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="TUPE_REAL_WEIGHTS is not set: python -m lab.real_weights FOLDER")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="TUPE_REAL_WEIGHTS is not set")
 
 
 @pytest.mark.parametrize(("name", "system"), [("minilm", "bert_r"), ("mpnet", "bert_r")])
