@@ -109,6 +109,10 @@ def test_electra(data, glue, tmp_path):
     torch.testing.assert_close(plain, features(last, data, tokens, ElectraModel), rtol=0, atol=1e-6)
     cli.finetune("CoLA", last, glue, tmp_path / "cola", "recipe=electra")
     assert json.loads((tmp_path / "cola/result.json").read_text())["metric"] == "mcc"
+    best = torch.load(tmp_path / "cola/checkpoint_best.pt", weights_only=True)
+    assert best["last_optimizer_state"] is None and best["cfg"]["lr_scheduler"]["layer_decay"] == 0.8
+    pretraining = ("generator.", "discriminator_head.", "encoder.lm_head.")
+    assert not [name for name in best["model"] if name.startswith(pretraining)]
 
 
 def test_many_languages(checkpoint, data, glue, tmp_path):

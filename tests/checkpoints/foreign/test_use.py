@@ -67,6 +67,7 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
     keys = ("optimization.max_epoch=1", "dataset.batch_size=8", f"checkpoint.save_dir={run}")
     done = finetune("RTE", out / "checkpoint.pt", glue, *keys)
     assert done.returncode == 0, done.stderr[-2000:]
+    (out / "checkpoint.pt").unlink()
     best, state = str(run / "checkpoint_best.pt"), safe_load(run / "checkpoint_best.pt")
     assert state["cfg"]["model"]["pair_separators"] == 1 and state["cfg"]["model"]["layer_norm_eps"] == 1e-12
     assert not any(name.startswith("pooler.") or "lm_head" in name for name in state["model"])
