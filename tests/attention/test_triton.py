@@ -103,6 +103,10 @@ def padding(kind, batch, t_k):
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
+FACTORS, DISTANCES = ("query", "key"), ("relative",)
+PARTS = (*FACTORS, *DISTANCES, "theta", "segment")
+
+
 @pytest.mark.parametrize(
     ("dtype", "batch", "heads", "t_q", "t_k", "width", "kind", "bias", "causal"),
     [
@@ -110,76 +114,51 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
         (torch.float32, 2, 1, 19, 35, 16, "none", "sequences", True),
         (torch.float32, 2, 2, 33, 18, 48, "all", "one", False),
         (torch.float32, 1, 2, 12, 1, 80, "none", "keys", False),  # a sum that is 0
-        (torch.float32, 2, 1, 1, 40, 16, "one", None, False),
+        (torch.float32, 2, 1, 1, 40, 16, "one", "none", False),
         (torch.float16, 3, 1, 40, 33, 64, "right", "heads", False),
         (torch.bfloat16, 2, 2, 35, 35, 128, "right", "heads", True),
+        (torch.float32, 2, 2, 36, 40, 16, "right", PARTS[:-1], False),
+        (torch.float32, 3, 1, 33, 33, 24, "one", PARTS, True),
+        (torch.float32, 2, 1, 20, 40, 1, "none", FACTORS, True),
+        (torch.float32, 1, 2, 40, 7, 16, "none", (*DISTANCES, "theta"), False),
+        (torch.float32, 2, 2, 17, 17, 16, "all", ("segment",), False),
+        (torch.float16, 2, 1, 40, 40, 16, "right", (*FACTORS, "theta", "segment"), False),
+        (torch.bfloat16, 2, 2, 35, 35, 16, "right", PARTS, False),
     ],
 )
-def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal):
-    leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=0)
-    shape = {
-        "heads": (heads, t_q, t_k),
-        "one": (1, t_q, t_k),
-        "keys": (t_k,),
-        "sequences": (batch, heads, t_q, t_k),
-    }
-    if bias is not None:
-        leaves.append(normal(*shape[bias], dtype=dtype, seed=3))
-    mask = padding(kind, batch, t_k)
-    d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=4)
-
-    def kernels(q, k, v, b=None):
-        return triton_attention(q, k, v, b, mask, SCALE, 0.0, causal)
-
-    want = gradients(lambda q, k, v, b=None: exact(q, k, v, b, mask, causal), leaves, d_out, torch.float64)
-    got = gradients(kernels, leaves, d_out, dtype)
-    assert_close(got[:4], want[:4], dtype)
-    assert_close(got[4:], want[4:], dtype, terms=batch * heads * t_q * t_k)
-
-
-FACTORS, DISTANCES = ("query", "key"), ("relative",)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "batch", "heads", "t_q", "t_k", "factor_width", "names", "kind", "causal"),
-    [
-        (torch.float32, 2, 2, 36, 40, 16, (*FACTORS, *DISTANCES, "theta"), "right", False),
-        (torch.float32, 3, 1, 33, 33, 24, (*FACTORS, *DISTANCES, "theta", "segment"), "one", True),
-        (torch.float32, 2, 1, 20, 40, 1, FACTORS, "none", True),
-        (torch.float32, 1, 2, 40, 7, 16, (*DISTANCES, "theta"), "none", False),
-        (torch.float32, 2, 2, 17, 17, 0, ("segment",), "all", False),
-        (torch.float16, 2, 1, 40, 40, 16, (*FACTORS, "theta", "segment"), "right", False),
-        (torch.bfloat16, 2, 2, 35, 35, 16, (*FACTORS, *DISTANCES, "theta", "segment"), "right", False),
-    ],
-)
-def test_structured_bias(dtype, batch, heads, t_q, t_k, factor_width, names, kind, causal):
-    leaves = qkv(batch, heads, t_q, t_k, 16, dtype=dtype, seed=0)
+def test_agrees_with_float64(dtype, batch, heads, t_q, t_k, width, kind, bias, causal):
+    """A dense bias of heads, sequences, ..., or the parts of one, whose factors are as wide as the case says."""
+    d_h = width if isinstance(bias, str) else 16
     shapes = {
-        "query": (heads, t_q, factor_width),
-        "key": (heads, t_k, factor_width),
-        "relative": (heads, t_q + t_k - 1),
-        "theta": (2, heads),
-        "segment": (heads, 2, 2),
-    }
-    shapes = {name: shapes[name] for name in names}
+        "none": (), "heads": (heads, t_q, t_k), "one": (1, t_q, t_k), "keys": (t_k,),
+        "sequences": (batch, heads, t_q, t_k), "query": (heads, t_q, width), "key": (heads, t_k, width),
+        "relative": (heads, t_q + t_k - 1), "theta": (2, heads), "segment": (heads, 2, 2),
+    }  # fmt: skip
+    names = [] if bias == "none" else [bias] if isinstance(bias, str) else bias
     second = torch.arange(t_q, device=DEVICE) >= t_q // 2 + torch.arange(batch, device=DEVICE)[:, None]  # the sentence
-    sides = {"segments": second} if "segment" in shapes else {}
-    leaves += [normal(*shape, dtype=dtype, seed=3 + i) for i, shape in enumerate(shapes.values())]
+    leaves = qkv(batch, heads, t_q, t_k, d_h, dtype=dtype, seed=0)
+    leaves += [normal(*shapes[name], dtype=dtype, seed=3 + i) for i, name in enumerate(names)]
     mask = padding(kind, batch, t_k)
-    d_out = normal(batch, heads, t_q, 16, dtype=dtype, seed=9)
+    d_out = normal(batch, heads, t_q, d_h, dtype=dtype, seed=9)
+
+    def terms(values):
+        if isinstance(bias, str):
+            return values[0] if values else None
+        return Terms(t_q, **dict(zip(names, values)), segments=second if "segment" in names else None)
 
     def kernels(q, k, v, *values):
-        return triton_attention(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides), mask, SCALE, 0.0, causal)
+        return triton_attention(q, k, v, terms(values), mask, SCALE, 0.0, causal)
 
     def built(q, k, v, *values):
-        return exact(q, k, v, Terms(t_q, **dict(zip(shapes, values)), **sides).bias, mask, causal)
+        made = terms(values)
+        return exact(q, k, v, made.bias if isinstance(made, Terms) else made, mask, causal)
 
     want = gradients(built, leaves, d_out, torch.float64)
     got = gradients(kernels, leaves, d_out, dtype)
     assert_close(got[:4], want[:4], dtype)
     assert_close(got[4:], want[4:], dtype, terms=batch * heads * t_q * t_k)
-    if "theta" in shapes:
-        assert not got[4 + list(shapes).index("theta")][0].any()  # theta_1 is constant over a softmax
+    if "theta" in names:
+        assert not got[4 + names.index("theta")][0].any()  # theta_1 is constant over a softmax
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -47,39 +47,11 @@ def exported_class(kind):
     return getattr(tupe.hf, f"TupeFor{kind}")
 
 
-def _inputs_first(command, *arguments):
-    """The arguments of a command in the order of today: the net has those of the old commit, the output first."""
-    if command == "prepare-corpus":
-        out, *rest = arguments
-        return command, *rest, out
-    if command == "prepare-glue":
-        glue, corpus, out, *rest = arguments
-        return command, glue, corpus, *(part for part in rest if part != "--partial"), out  # files of any length
-    if command == "prepare-qa":
-        corpus, out, *rest = arguments
-        return command, *rest, corpus, out
-    if command == "prepare-translation":
-        out, source, target, *rest = arguments
-        return command, source, target, out, *rest
-    if command == "average-checkpoints":
-        out, *checkpoints = arguments
-        return "convert", "average", *checkpoints, out
-    if command == "predict":  # any number of rows
-        return command, *(part for part in arguments if part != "--partial")
-    if command == "table" and "--published" in arguments:  # its value was optional
-        after = arguments.index("--published") + 1
-        if str(arguments[after]).startswith("--"):
-            return command, *arguments[:after], "base", *arguments[after:]
-    moved = {"convert-release": ("convert", "release"), "export-electra": ("convert", "electra")}
-    return *moved.get(command, (command,)), *arguments
-
-
 def in_this_process(*arguments):
-    assert main([str(argument) for argument in _inputs_first(*arguments)]) == 0
+    assert main([str(argument) for argument in arguments]) == 0
 
 
 def tupe_command(*arguments, check=True):
-    arguments = (part for part in _inputs_first(*arguments) if part != "--verify")  # an import always does
     return run("tupe", *arguments, check=check)
 
 

@@ -15,7 +15,7 @@ LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     out = tmp_path_factory.mktemp("corpus") / "data"
-    cli.tupe_command("prepare-corpus", out, TEXT, "--vocab-size", 300, *cli.CORPUS)
+    cli.tupe_command("prepare-corpus", TEXT, out, "--vocab-size", 300, *cli.CORPUS)
     return out
 
 
@@ -45,7 +45,7 @@ def glue(data, tmp_path_factory):
     downloads = shutil.copytree(RAW / "glue", folder / "from")
     for name in (f"{split}-{language}" for split in ("dev", "test") for language in LANGUAGES):
         shutil.copy(RAW / "glue/XNLI/dev-en.tsv", downloads / f"XNLI/{name}.tsv")
-    cli.tupe_command("prepare-glue", downloads, data, folder / "data", "CoLA", "XNLI", "--partial", *cli.WORKERS)
+    cli.tupe_command("prepare-glue", downloads, data, "CoLA", "XNLI", folder / "data", *cli.WORKERS)
     return folder / "data"
 
 
@@ -61,7 +61,7 @@ def parallel(tmp_path_factory):
     """Prepared parallel text, each word with its translation."""
     out = tmp_path_factory.mktemp("parallel") / "data"
     files = [f"--{split}={RAW}/parallel/{split}" for split in ("train", "valid", "test")]
-    cli.tupe_command("prepare-translation", out, "en", "de", *files, "--vocab-size=60", *cli.WORKERS)
+    cli.tupe_command("prepare-translation", "en", "de", out, *files, "--vocab-size=60", *cli.WORKERS)
     return out
 
 

@@ -58,12 +58,12 @@ def test_from_finetuning_to_predictions(finetuned, checkpoint, glue, tmp_path):
     written = times(out, "result.json")
     again = cli.sweep("glue", checkpoint, glue, out, names="CoLA", lrs="1e-2,1e-4").stdout
     assert times(out, "result.json") == written and "\n|" in again
-    ours, theirs, *_ = table(f"TUPE-R={out}", "--published")
+    ours, theirs, *_ = table(f"TUPE-R={out}", "--published", "base")
     scores = [json.loads(path.read_text())["score"] for path in out.rglob("result.json")]
     assert ours["system"] == "TUPE-R" and ours["cells"]["CoLA"]["score"] == pytest.approx(max(scores))
     assert theirs["cells"]["CoLA"]["score"] > 50
     out = tmp_path / "predictions"
-    tupe_command("predict", folder / "checkpoint_best.pt", glue / "CoLA", out, "--partial")
+    tupe_command("predict", folder / "checkpoint_best.pt", glue / "CoLA", out)
     rows = (out / "CoLA.tsv").read_text().splitlines()
     assert len(rows) == 1 + ROWS and {row.split("\t")[1] for row in rows[1:]} <= {"0", "1"}
 
@@ -84,7 +84,7 @@ def test_another_librarys_model_there_and_back(tmp_path):
     """Imported and exported, it says of a text what it said."""
     transformers = pytest.importorskip("transformers")
     imported, exported = tmp_path / "imported", tmp_path / "exported"
-    tupe_command("import", RAW / "bert", imported, "--verify")
+    tupe_command("import", RAW / "bert", imported)
     tupe_command("export", imported / "checkpoint.pt", imported, exported)
     lengths, said = [], []
     for folder in (RAW / "bert", exported):
@@ -104,7 +104,7 @@ def test_electra(data, glue, tmp_path):
     log, last = train_log(said), tmp_path / "run/checkpoint_last.pt"
     assert len(log["train_inner"]) == 6 and 0 <= float(log["valid"][-1]["valid_disc_auc"]) <= 100
     tokens = torch.tensor([0, 7, 8, 9, 2])
-    tupe_command("export-electra", last, tmp_path / "plain.pt")
+    tupe_command("convert", "electra", last, tmp_path / "plain.pt")
     plain = features(tmp_path / "plain.pt", data, tokens)
     torch.testing.assert_close(plain, features(last, data, tokens, ElectraModel), rtol=0, atol=1e-6)
     cli.finetune("CoLA", last, glue, tmp_path / "cola", "recipe=electra")
@@ -121,7 +121,7 @@ def test_many_languages(checkpoint, data, glue, tmp_path):
     trained = (f"train={RAW}/qa/en.json", f"valid={RAW}/qa/en.json")
     tasks = tmp_path / "tasks"
     for task, splits, rules in (("SQuAD", trained, "squad"), ("XQuAD", tests, "squad"), ("MLQA", tests, "mlqa")):
-        tupe_command("prepare-qa", data, tasks / task, *splits, "--rules", rules, *cli.WORKERS)
+        tupe_command("prepare-qa", *splits, data, tasks / task, "--rules", rules, *cli.WORKERS)
     (tasks / "XNLI").symlink_to(glue / "XNLI")
     out, short = tmp_path / "sweep", ("task.max_query=8", "task.doc_stride=8")
     cli.sweep("xtreme", checkpoint, tasks, out / "1", names="XNLI", lrs="1e-3")

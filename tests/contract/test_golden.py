@@ -68,7 +68,7 @@ def test_gradients(model, golden, batch):
 
 
 def test_converted(golden, tmp_path):
-    in_this_process("convert-release", release_file(golden, tmp_path / "release.pt"), tmp_path / "model.pt")
+    in_this_process("convert", "release", release_file(golden, tmp_path / "release.pt"), tmp_path / "model.pt")
     data = write_dictionaries(tmp_path, [f"word{number}" for number in range(SYMBOLS - 5)])
     with torch.no_grad():
         logits = load(tmp_path / "model.pt", data)(golden["b/src_tokens"])[0]

@@ -88,7 +88,7 @@ def commands(path, good, data, glue, out):
     """Run all commands that read a pre-trained checkpoint; `good` is another."""
     yield from cli.readers(path, data, glue, out)
     yield cli.tupe_command("describe", path, check=False)
-    yield cli.tupe_command("average-checkpoints", out / "average.pt", path, good, check=False)
+    yield cli.tupe_command("convert", "average", path, good, out / "average.pt", check=False)
 
 
 def test_what_training_wrote_is_read(state, checkpoint, data, glue, tmp_path):
@@ -125,7 +125,7 @@ def test_no_command_runs_it(state, checkpoint, finetuned, data, glue, tmp_path):
     weights = bert / "model.safetensors"
     torch.save({**load_file(weights), "more": hostile}, bert / "pytorch_model.bin")
     weights.unlink()
-    for command in (("predict", path, glue / "CoLA"), ("convert-release", release), ("import", bert)):
+    for command in (("predict", path, glue / "CoLA"), ("convert", "release", release), ("import", bert)):
         refused(cli.tupe_command, *command, tmp_path / command[0])
         assert not witness.exists(), command
 

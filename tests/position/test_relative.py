@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from tests.position.contract import drawn
-from tupe.position import BucketedRelative, ClippedRelative, UnbinnedRelative
+from tupe.position import BucketedRelative, UnbinnedRelative
 from tupe.position.relative import bucket_boundaries
 
 
@@ -25,25 +24,6 @@ def test_buckets_are_t5s():
     assert bucket_boundaries(8, 8, 8, 128)[7:] == [8, 12, 16, 23, 32, 46, 64, 91]
     assert bucket_boundaries(8, 8, 8, 8 * 10**8)[7:10] == [8, 80, 800]  # at once
     assert 16 not in relative.row(distances)
-
-
-def test_t5s_decoder_has_all_buckets_for_the_past():
-    relative = BucketedRelative(1, bidirectional=False)
-    rows = relative.row(-torch.arange(1001))
-    first = [int((rows == bucket).nonzero()[0]) for bucket in range(32)]
-    assert first == [*range(16), 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
-    assert (relative.row(torch.arange(1, 9)) == 0).all()
-
-
-def test_values_of_distances():
-    distance = torch.tensor([-9, -3, 0, 1, 3])
-    for relative, rows in (
-        (ClippedRelative(2, 3), [0, 0, 3, 4, 6]),
-        (UnbinnedRelative(2, 10), [0, 6, 9, 10, 12]),
-        (UnbinnedRelative(2, 10, bidirectional=False), [9, 3, 0, 0, 0]),
-        (BucketedRelative(2, 8, 12), [3, 2, 0, 5, 6]),
-    ):
-        assert torch.equal(drawn(relative)(distance), relative.weight[rows].t())
 
 
 @pytest.mark.parametrize("positions", [5, 20])
