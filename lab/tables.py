@@ -364,25 +364,22 @@ def _one_seed(results: Results, names: Sequence[str]) -> list[str]:
 
 
 def _share(results: Results, name: str, target: str) -> str:
-    """Return after which fraction of a system's updates the target's final loss is reached, seed by seed."""
-    both = paired(results.finals(name), results.finals(target))
-    found = [share(ours.curve, theirs.loss) for ours, theirs in both]
-    if name == target or not found:
-        return _NONE
-    reached = [100 * part for part in found if part is not None]
-    if not reached:
-        return "never"
-    text = f"{_interval(reached, 0, limits=(0, 100))}%"
-    return text if len(reached) == len(found) else f"{text}; {len(found) - len(reached)} of {len(found)} never"
-
-
-def share(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
-    """Return the share of a run's updates after which its validation loss is first `loss` or less; None if it never is.
+    """Return after which fraction of a system's updates the target's final loss is reached, seed by seed.
 
     The loss is interpolated linearly between validations.
     """
-    reached = reaches(TrainingLog({}, {update: {"loss": value} for update, value in curve}), loss)
-    return None if reached is None else reached / curve[-1][0]
+    both = paired(results.finals(name), results.finals(target))
+    if name == target or not both:
+        return _NONE
+    reached = []
+    for ours, theirs in both:
+        log = TrainingLog({}, {update: {"loss": loss} for update, loss in ours.curve})
+        if (update := reaches(log, theirs.loss)) is not None:
+            reached.append(100 * update / ours.curve[-1][0])
+    if not reached:
+        return "never"
+    text = f"{_interval(reached, 0, limits=(0, 100))}%"
+    return text if len(reached) == len(both) else f"{text}; {len(both) - len(reached)} of {len(both)} never"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

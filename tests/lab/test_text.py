@@ -3,14 +3,7 @@
 import random
 from collections import Counter
 
-from lab.text import (
-    is_held_out,
-    paragraphs_of,
-    python_documents,
-    swap_neighbours,
-    write_documents,
-    write_word_order,
-)
+from lab.text import is_held_out, paragraphs_of, python_documents, swap_neighbours, write_documents, write_word_order
 
 DOCSTRING = """Sort the list in place and return nothing.
 
@@ -88,13 +81,10 @@ def test_two_neighbouring_words_are_swapped():
 
 def test_files_are_balanced_and_apart(tmp_path):
     write_word_order([f"This is the {chr(97 + i)} sentence of all." for i in range(26)], tmp_path)
-    rows = [
-        line.split("\t") for name in ("train", "dev") for line in (tmp_path / f"{name}.tsv").read_text().splitlines()
-    ]
+    train, dev, test = ((tmp_path / f"{name}.tsv").read_text().splitlines() for name in ("train", "dev", "test"))
+    rows = [line.split("\t") for line in train + dev]
     assert all(len(row) == 4 and row[2] == ("" if row[1] == "1" else "*") for row in rows)
     words = {label: Counter(tuple(sorted(row[3].split())) for row in rows if row[1] == label) for label in "01"}
     assert words["0"] == words["1"]
-    texts = [row[3] for row in rows] + [
-        line.split("\t")[1] for line in (tmp_path / "test.tsv").read_text().splitlines()
-    ]
+    texts = [row[3] for row in rows] + [line.split("\t")[1] for line in test]
     assert len(set(texts)) == len(texts) == 2 * 26 + 1
