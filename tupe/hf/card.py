@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,24 +26,12 @@ _TASKS = {
     "ForSequenceClassification": ("text-classification", "A sentence."),
     "ForQuestionAnswering": ("question-answering", ""),
 }
-_BERT = """@inproceedings{devlin2019bert,
-  title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
-  author={Jacob Devlin and Ming-Wei Chang and Kenton Lee and Kristina Toutanova},
-  booktitle={NAACL},
-  year={2019}
-}"""
-_TUPE = """@inproceedings{ke2021rethinking,
-  title={Rethinking Positional Encoding in Language Pre-training},
-  author={Guolin Ke and Di He and Tie-Yan Liu},
-  booktitle={International Conference on Learning Representations},
-  year={2021}
-}"""
-_DIET = """@inproceedings{chen2021simple,
-  title={A Simple and Effective Positional Encoding for Transformers},
-  author={Pu-Chin Chen and Henry Tsai and Srinadh Bhojanapalli and Hyung Won Chung and others},
-  booktitle={Empirical Methods in Natural Language Processing},
-  year={2021}
-}"""
+#: Papers; the hub links a model to the pages that its card names.
+_TUPE = "[Rethinking Positional Encoding in Language Pre-training](https://arxiv.org/abs/2006.15595), 2021"
+_OTHERS = {
+    "bert": "[BERT](https://arxiv.org/abs/1810.04805), 2019",
+    "diet": "[A Simple and Effective Positional Encoding for Transformers](https://arxiv.org/abs/2104.08698), 2021",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +40,7 @@ class About:
 
     loaded: Loaded
     corpus: Manifest | None  # if there is one
-    scores: Sequence[dict[str, Any]]  # contents of `result.json`, of this run first, then of others
+    score: dict[str, Any] | None  # content of `result.json`, after a fine-tuning
     tokenizer: bool  # whether there is one
     licence: str | None  # its identifier
     base_model: str | None  # the model that was fine-tuned
@@ -87,34 +74,31 @@ def card(about: About, name: str) -> str:
     fields, system = vars(args), system_of(vars(args)) or own
     begun = about.corpus.imported if about.corpus else None
     origin = f", made of {begun['name']} ({begun['kind']})" if begun else ""
-    terms = ("absolute", "relative", "reset", "segment", "sharing", "rotary_dims")
+    cited = [_TUPE, *(paper for prefix, paper in _OTHERS.items() if system.startswith(prefix))]
     parts = [
         f"---\n{_front_matter(about, name)}\n---",
         f"# {name}\n\n{PAPER_NAMES.get(system, about.loaded.name)}{origin}: {fields['encoder_layers']} layers, width "
         f"{fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads, {fields['max_positions']} "
         f"positions, {'pre' if fields['encoder_normalize_before'] else 'post'}-norm.\n\n"
-        f"    logit = {equation(args)}\n\n"
-        f"Position terms: {', '.join(f'{term} `{fields[term]}`' for term in terms)}.",
+        f"    logit = {equation(args)}",
         f"## Use\n\n```python\n{_snippet(about, name)}\n```\n\n`trust_remote_code` runs the code in this folder, whose "
         "licence is in `LICENSE`. It needs Transformers 5.14 or later.",
         f"## Training\n\n{_training(about)}",
+        f"## Limits\n\n{_limits(about)}",
+        f"## Citation\n\n{'; '.join(cited)}.",
     ]
-    if about.scores:
-        rows = [f"| {s['task']} | {s['metric']} | {s['score']:.2f} | {s['seed']} | {s['lr']:g} |" for s in about.scores]
-        head = ["| task | metric | score | seed | rate |", "|---|---|---|---|---|"]
-        parts.append("\n".join(["## Scores\n\nDevelopment set; the first row is this model.\n", *head, *rows]))
-    cited = {"bert": f"{_BERT}\n\n{_TUPE}", "diet": f"{_TUPE}\n\n{_DIET}"}.get(system.partition("_")[0], _TUPE)
-    parts += [f"## Limits\n\n{_limits(about)}", f"## Citation\n\n```bibtex\n{cited}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
 def _front_matter(about: About, name: str) -> str:
-    corpus, languages = about.corpus, set()
+    corpus, languages, results = about.corpus, set(), None
     if corpus is not None:
         own = corpus.settings.language
         languages = {file["language"] or own for file in corpus.inputs} or {own}
     task, _ = _TASKS[about.loaded.kind]
-    found = [(s["task"], s["metric"], s["score"]) for s in about.scores[:1]]
+    if about.score:
+        of = about.score["task"]
+        results = [EvalResult(task, of.lower(), of, about.score["metric"], about.score["score"])]
     return ModelCardData(
         license=about.licence,
         language=sorted(languages - {"xx"}) or None,
@@ -122,8 +106,8 @@ def _front_matter(about: About, name: str) -> str:
         pipeline_tag=task,
         tags=["tupe", "fairseq"],
         base_model=about.base_model,
-        model_name=name if found else None,
-        eval_results=[EvalResult(task, of.lower(), of, metric, score) for of, metric, score in found] or None,
+        model_name=name if results else None,
+        eval_results=results,
     ).to_yaml()
 
 
@@ -145,8 +129,9 @@ def _training(about: About) -> str:
         lines.append(f"Corpus: {', '.join(files[:8]) or settings.profile}.")
         lines.append(f"Vocabulary: {settings.vocab_size:,} subwords ({settings.model_type}).")
         lines.append(f"Text processing: {', '.join(settings.stages) or 'none'}.")
-    if about.scores:
-        lines.append(f"Fine-tuned on {about.scores[0]['task']}.")
+    if about.score:
+        own = "Fine-tuned on {task}: {metric} {score:.2f} of the development set, seed {seed}, learning rate {lr:g}."
+        lines.append(own.format(**about.score))
     return "\n".join(lines)
 
 
