@@ -50,6 +50,7 @@ class EncoderBase(nn.Module):
         self.num_heads = args.encoder_attention_heads
         self.max_positions = args.max_positions
         self.window, self.global_every = args.attention_window, args.global_every
+        assert not (self.window and args.linformer_k), "Linformer's keys mix positions: set attention_window=0"
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
         self.eos, self.pair_separators = eos, args.pair_separators

@@ -1,5 +1,8 @@
 """The configuration of an encoder. This file is shipped with exported models: it imports no `tupe`."""
 
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 #: Field of the plugin -> its name here, where Transformers has a usual one.
@@ -16,19 +19,8 @@ NAMES = {
     "max_positions": "max_position_embeddings",
 }
 
-#: Fields, some of older folders -> the values that are computed: with another the model would lack a term in silence.
-COMPUTED = {
-    "reset": ("none", "paper", "release"),
-    "segment": ("none", "input", "per_head"),
-    "rotary_reset": (False,),
-    "rotary_scaling": ("none",),
-    "randomised_positions": (0,),
-    "deberta_terms": ("c2p+p2c",),
-    "deberta_projections": ("shared",),
-    "deberta_index": ("code",),
-}
 
-
+@strict(accept_kwargs=True)
 class TupeConfig(PreTrainedConfig):
     r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
 
@@ -68,24 +60,24 @@ class TupeConfig(PreTrainedConfig):
     num_attention_heads: int = 12
     intermediate_size: int = 3072
     hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    activation_dropout: float = 0.0
+    hidden_dropout_prob: float | int = 0.1
+    attention_probs_dropout_prob: float | int = 0.1
+    activation_dropout: float | int = 0.0
     max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-5
-    initializer_range: float = 0.02
+    layer_norm_eps: float | int = 1e-5
+    initializer_range: float | int = 0.02
     pad_token_id: int | None = 1
     bos_token_id: int | None = 0
     eos_token_id: int | list[int] | None = 2
     tie_word_embeddings: bool = True
     pooler_act: str = "tanh"
-    classifier_dropout: float = 0.0
+    classifier_dropout: float | int = 0.0
     linear_heads: bool = False
 
     absolute: str = "untied"
     relative: str = "bucketed"
-    reset: str = "paper"
-    segment: str = "none"
+    reset: Literal["none", "paper", "release"] = "paper"
+    segment: Literal["none", "input", "per_head"] = "none"
     sharing: str = "layer"
     position_rank: int = 64
     shaw_values: bool = False
@@ -94,9 +86,9 @@ class TupeConfig(PreTrainedConfig):
     relative_max_distance: int = 128
     relative_sides: str = "symmetric"
     fire_width: int = 32
-    fire_length: float = 0.0
+    fire_length: float | int = 0.0
     rotary_dims: int = 0
-    rotary_base: float = 10000.0
+    rotary_base: float | int = 10000.0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
@@ -106,7 +98,7 @@ class TupeConfig(PreTrainedConfig):
     embedding_dim: int = 0
     attention_window: int = 0
     global_every: int = 0
-    local_rotary_base: float = 0.0
+    local_rotary_base: float | int = 0.0
     gated: bool = False
     no_biases: bool = False
     no_first_norm: bool = False
@@ -114,13 +106,6 @@ class TupeConfig(PreTrainedConfig):
     unpad: str = "auto"
     compile: bool = False
     checkpoint_activations: bool = False
-
-    def __post_init__(self, **others: object) -> None:
-        super().__post_init__(**others)
-        for field, computed in COMPUTED.items():
-            value = getattr(self, field, computed[0])
-            if value not in computed:
-                raise ValueError(f"{field} is {value!r}, expected {' or '.join(map(repr, computed))}")
 
 
 __all__ = ["TupeConfig"]

@@ -114,7 +114,6 @@ def config(loaded: Loaded) -> dict[str, Any]:
         "dtype": "float32",
         "vocab_size": len(loaded.symbols),
         **{NAMES.get(name, name): args[name] for name in names if name in args},
-        "initializer_range": 0.02,
         "bos_token_id": 0,
         "pad_token_id": 1,
         "eos_token_id": 2,
@@ -123,7 +122,6 @@ def config(loaded: Loaded) -> dict[str, Any]:
             "model": loaded.name,
             "task": task["_name"],
             "dictionary_sha256": args.get("dictionary_sha256"),
-            "symbols": len(loaded.symbols),
             "head": loaded.head,
             **{name: task[name] for name in WINDOWS if name in task},
         },
@@ -178,8 +176,8 @@ def export(
         if begun := manifest.imported:
             license, base_model = license or begun["licence"], base_model or begun["name"]
     beside = checkpoint.parent / "result.json"
-    scores = [read_json(beside)] if not features and beside.is_file() else []
-    about = About(loaded, manifest, scores, not no_tokenizer, license, base_model)
+    score = read_json(beside) if not features and beside.is_file() else None
+    about = About(loaded, manifest, score, not no_tokenizer, license, base_model)
     with atomic(out) as made:
         made.mkdir()
         write_code(made)

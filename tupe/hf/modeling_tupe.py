@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, initialization
+from transformers.modeling_layers import GenericForQuestionAnswering
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
     ModelOutput,
-    QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
@@ -148,7 +148,7 @@ class TupeForTask(TupePreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        labels: Tensor | tuple[Tensor, Tensor] | None = None,
+        labels: Tensor | None = None,
         **kwargs: object,
     ) -> ModelOutput:
         """Compute scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
@@ -250,33 +250,16 @@ class TupeForTokenClassification(TupeForTask):
         return self.loss_function(logits, labels, self.config, **kwargs)
 
 
-class TupeForQuestionAnswering(TupeForTask):
+class TupeForQuestionAnswering(GenericForQuestionAnswering, TupePreTrainedModel):
     """The start and the end of an answer."""
 
-    output_class = QuestionAnsweringModelOutput
+    base_model_prefix = "tupe"
 
-    def add_head(self, config: TupeConfig) -> None:
+    def __init__(self, config: TupeConfig) -> None:
+        TupePreTrainedModel.__init__(self, config)  # the other's makes the encoder by `AutoModel`, which needs trust
+        self.tupe = TupeModel(config)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-
-    def scores(self, features: Tensor) -> tuple[Tensor, ...]:
-        return self.qa_outputs(features).unbind(-1)  # 2 x (B n)
-
-    def loss(self, start: Tensor, end: Tensor, labels: tuple[Tensor, Tensor], **kwargs: object) -> Tensor:
-        return self.loss_function(start, end, *labels, **kwargs)
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,  # (B, n)
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        start_positions: Tensor | None = None,  # (B,)
-        end_positions: Tensor | None = None,
-        **kwargs: object,
-    ) -> QuestionAnsweringModelOutput:
-        """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
-        labels = None if start_positions is None else (start_positions, end_positions)
-        return super().forward(input_ids, attention_mask, token_type_ids, inputs_embeds, labels, **kwargs)
+        self.post_init()
 
 
 __all__ = [
