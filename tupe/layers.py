@@ -13,10 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-#: Sizes of the two caches of primitives, oneDNN's and PyTorch's, unless the user sets them; the default is 1,024.
-#: Without padding nearly every batch has another size, and needs another primitive (docs/measurements/performance.md).
-_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-
 
 @functools.cache
 def onednn_is_faster() -> bool:
@@ -29,15 +25,10 @@ def onednn_is_faster() -> bool:
         and cpuinfo.is_file()
         and "AuthenticAMD" in cpuinfo.read_text()
     )
-    if faster:
-        keep_few_primitives()
+    if faster:  # without padding nearly every batch has another size, and needs another primitive
+        for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # oneDNN's and PyTorch's, of 1,024
+            os.environ.setdefault(cache, "64")  # before the first use of oneDNN
     return faster
-
-
-def keep_few_primitives() -> None:
-    """Set `_KEPT` in the environment, unless the user has; this works only before the first use of oneDNN."""
-    for name, number in _KEPT.items():
-        os.environ.setdefault(name, number)
 
 
 class OneDNNLinear(torch.autograd.Function):

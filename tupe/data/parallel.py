@@ -1,18 +1,18 @@
 """A function over many items on several processes: results in order, few items in memory."""
 
 import contextlib
+import ctypes
 import multiprocessing
-import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
-from multiprocessing.connection import wait
 from typing import Any
 
 from tupe.util import available_cores
+
+_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
@@ -43,15 +43,9 @@ def pool(workers: int = 0) -> Iterator[Map]:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end when it is killed: a fork holds the lock of the folder too."""
+    """Leave Ctrl-C to the parent, and die with it: a fork holds the lock of the folder too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Wait for the end of the process that made this one."""
-    wait([multiprocessing.parent_process().sentinel])
-    os._exit(1)
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
 
 
 def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
