@@ -136,10 +136,12 @@ def test_every_line_counts_for_the_vocabulary(tmp_path):
     """SentencePiece leaves out lines of more than 4,192 bytes: here all paragraphs of Thai, which has no spaces."""
     letters, rng = "กขคงจชซญดตถทนบปผพมยรลวสห", random.Random(0)
     thai = ["".join(rng.choices(letters, k=1500)) for _ in range(20)]
-    (tmp_path / "th.txt").write_text("\n\n".join(thai))
-    (tmp_path / "en.txt").write_text(as_text(made_documents(0, 20)))
-    inputs = [f"{language}={tmp_path / language}.txt" for language in ("en", "th")]
-    content = prepare(tmp_path / "out", *inputs, "--vocab-size", 120, "--valid-documents", 2, "--workers", 1)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/th.txt").write_text("\n\n".join(thai))
+    (tmp_path / "text/en.txt").write_text(as_text(made_documents(0, 20)))
+    content = prepare(
+        tmp_path / "out", "--languages", tmp_path / "text", "--vocab-size", 120, "--valid-documents", 2, "--workers", 1
+    )
     assert content["counts"]["th"]["train unknown tokens"] == 0
 
 

@@ -24,20 +24,20 @@ def written_in(language, documents):
 
 @pytest.fixture
 def text(tmp_path, monkeypatch):
-    """`more/he.txt` and `more/zh/a.txt`; `text/en.txt`, `text/more.txt`, the rest of the English; batches are small."""
+    """`more/he.txt` and `more/zh/a.txt`; `text/en/a.txt`, `text/en/b.txt`, the rest of it; batches are small."""
     monkeypatch.setattr(corpus, "BATCH", 3)
     made = {name: written_in(name, made_documents(seed, NUMBERS[name])) for seed, name in enumerate(NUMBERS)}
-    (tmp_path / "text").mkdir()
+    (tmp_path / "text/en").mkdir(parents=True)
     (tmp_path / "more/zh").mkdir(parents=True)
-    (tmp_path / "text/en.txt").write_text(as_text(made["en"][:10]))
-    (tmp_path / "text/more.txt").write_text(as_text(made["en"][10:]))
+    (tmp_path / "text/en/a.txt").write_text(as_text(made["en"][:10]))
+    (tmp_path / "text/en/b.txt").write_text(as_text(made["en"][10:]))
     (tmp_path / "more/he.txt").write_text(as_text(made["he"]))
     (tmp_path / "more/zh/a.txt").write_text(as_text(made["zh"]))
     return made
 
 
 def inputs(tmp_path):
-    return [f"en={tmp_path / 'text'}", "--languages", tmp_path / "more", *SMALL]
+    return ["--languages", tmp_path / "more", "--languages", tmp_path / "text", *SMALL]
 
 
 def test_each_language_has_its_folder(text, tmp_path, capsys):

@@ -14,10 +14,10 @@ from tupe.util import UserError
 
 
 def prepare_corpus(
-    inputs: list[Path] = Argument([], help="Text files or folders; de=INPUT in a corpus of many."),
+    inputs: list[Path] = Argument([], help="Text files or folders."),
     out: Path = Argument(help="Folder of the corpus."),
     books: list[Path] = Option([], help="Folder whose files are one document each."),
-    languages: list[Path] = Option([], help="Folder whose entries are named by language."),
+    languages: list[Path] = Option([], help="Folder of files and folders named by language: de.txt.xz, de/."),
     profile: Literal["paper", "sentencepiece"] | None = Option(None, help="Which stages run."),
     without: str = Option("", metavar="A,B", help="Stages of the profile that are left out."),
     language: str | None = Option(None, help="Language of the rules for sentences and tokens."),
@@ -32,7 +32,7 @@ def prepare_corpus(
 ) -> None:
     """Prepare a corpus: cleaned text, a SentencePiece vocabulary, fairseq's binary data and a manifest.
 
-    Inputs in several languages are written as LANGUAGE=INPUT. Each language gets a folder; all share one vocabulary.
+    With --languages each language gets a folder; all share one vocabulary.
 
     tupe prepare-corpus extracted/ data/wiki --profile paper
     """

@@ -1,8 +1,7 @@
-"""Prepare a corpus in five steps. Each writes its file or folder at once, and is passed over if that is there.
+"""Prepare a corpus in four steps. Each writes its file or folder at once, and is passed over if that is there.
 
     read         the text of all inputs, and a 64-bit hash of each line and document
-    deduplicate  which lines and documents came before
-    clean        the kept text, through the text stages; whole documents are held out for validation
+    clean        the text that did not come before, through the text stages; whole documents are held out for validation
     vocabulary   SentencePiece's model, trained on a sample, or taken from another corpus
     encode       fairseq's binary data: tokens without lines of rare words, in one folder, or several (shards)
 
@@ -67,7 +66,6 @@ def prepare(
             _processing(settings.stages, settings.language)  # raises here if a package is missing
             with pool(workers) as map_:
                 was_read = read(work, inputs)
-                deduplicate(work, settings)
                 cleaned = clean(work, settings, map_)
                 model = vocabulary(out, settings, shared)
                 encoded, data = encode(out, settings, model, map_)
@@ -113,17 +111,10 @@ def _hash(line: str) -> bytes:
     return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
 
 
-def deduplicate(work: Path, settings: Settings) -> None:
-    """Mark the documents and lines that came before, in any language.
-
-    `work` gets `repeated.documents.npy` and `repeated.lines.npy`, one bool for each, all false if their stage is off.
-    """
-    for kind in ("documents", "lines"):
-        marks, hashes = work / f"repeated.{kind}.npy", np.memmap(work / "read" / kind, dtype="<u8", mode="r")
-        if not marks.exists():
-            again = repeated(hashes) if f"deduplicate-{kind}" in settings.stages else np.zeros(len(hashes), dtype=bool)
-            with atomic(marks) as part, part.open("wb") as file:
-                np.save(file, again)
+def deduplicate(work: Path, settings: Settings, kind: str) -> np.ndarray:
+    """Mark the `documents` or `lines` that came before, in any language: none if the stage is off."""
+    hashes = np.memmap(work / "read" / kind, dtype="<u8", mode="r")
+    return repeated(hashes) if f"deduplicate-{kind}" in settings.stages else np.zeros(len(hashes), dtype=bool)
 
 
 def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
@@ -138,7 +129,7 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
     folder, counts = work / "clean", {}
     if not folder.exists():
         words = np.zeros(_PLACES, dtype=np.uint32)
-        again, lines_again = (np.load(work / f"repeated.{kind}.npy", mmap_mode="r") for kind in ("documents", "lines"))
+        again, lines_again = (deduplicate(work, settings, kind) for kind in ("documents", "lines"))
         hashes = np.fromfile(work / "read/documents", dtype="<u8")
         lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
         begins = lengths.cumsum() - lengths

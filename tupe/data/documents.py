@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from tupe.data.languages import is_language
 from tupe.data.text import unescape
 from tupe.util import UserError
 
@@ -40,13 +39,13 @@ class Input(NamedTuple):
 def find(inputs: list[Path], books: list[Path], languages: list[Path]) -> list[Input]:
     """List the files named, and those in the folders named, by language, then in the order given.
 
-    In a corpus of many languages, inputs are named as `de=FILE`, or lie in folders, `languages`, where files and
-    folders are called by their language: `de.txt.xz`, `de/`.
+    In a corpus of many languages, the inputs lie in folders, `languages`, where files and folders are called by their
+    language: `de.txt.xz`, `de/`.
 
     Raises:
         UserError: no text is found, or only some inputs have a language.
     """
-    named = [(*_language(str(name)), book) for names, book in ((inputs, False), (books, True)) for name in names]
+    named = [("", name, book) for names, book in ((inputs, False), (books, True)) for name in names]
     for folder in languages:
         there = sorted(path for path in folder.iterdir() if path.is_dir() or _is_text(path))
         named += [(path.name.partition(".")[0], path, False) for path in there]
@@ -56,14 +55,8 @@ def find(inputs: list[Path], books: list[Path], languages: list[Path]) -> list[I
         for path in _files(name)
     ]
     if len({bool(one.language) for one in found}) != 1:
-        raise UserError("Expected text files (.txt, .xz, .json, wiki_00, ...), all with a language (de=FILE) or none.")
+        raise UserError("Expected text files (.txt, .xz, .json, wiki_00, ...), all in folders of --languages or none.")
     return found
-
-
-def _language(name: str) -> tuple[str, Path]:
-    """Split `de=FILE` into language and path."""
-    language, _, path = name.partition("=")
-    return (language, Path(path)) if path and is_language(language) else ("", Path(name))
 
 
 def _files(name: Path) -> list[Path]:
