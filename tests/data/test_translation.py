@@ -9,7 +9,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.cli.main import main
 from tupe.data.tokenizers import open_tokenizer
-from tupe.data.translation import Settings, _is_kept
+from tupe.data.translation import _is_kept
 
 WORDS = {"a": "ein", "dog": "Hund", "man": "Mann", "sees": "sieht", "the": "der", "and": "und", "red": "rote"}
 
@@ -91,5 +91,4 @@ def test_escaped_text_is_characters(text, prepare, tmp_path):
     [(0, 0, False), (3, 0, False), (10, 11, False), (2, 4, False), (2, 3, True), (10, 10, True)],
 )
 def test_lengths_of_training_pairs(source, target, kept):
-    settings = Settings(("en", "de"), 60, "bpe", False, 10, 1.5)
-    assert _is_kept(source, target, settings) == _is_kept(target, source, settings) == kept
+    assert _is_kept(source, target, 10, 1.5) == _is_kept(target, source, 10, 1.5) == kept

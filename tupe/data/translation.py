@@ -10,10 +10,9 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tqdm import tqdm
 
@@ -22,25 +21,13 @@ from tupe.data.documents import open_packed, unchanged
 from tupe.data.manifest import NAME, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import unescape
-from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, write_dictionary
+from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, read_symbols, write_dictionary
 from tupe.data.tokenizers import train as train_model
 from tupe.util import read_json, run_folder, sha256, write_json
 
 _BATCH = 1000  # pairs that a process gets at a time
 
 _tokenizer = cache(open_tokenizer)  # made once in each process
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings that the result depends on, other than the files."""
-
-    languages: tuple[str, str]  # endings of the source and target files
-    vocab_size: int  # symbols of the joint dictionary, fairseq's own included
-    model_type: str  # SentencePiece's `bpe` or `unigram`
-    lower_case: bool  # fold case in the SentencePiece model; scores are then of lower-cased text
-    max_tokens: int  # the longest side of a training pair that is kept
-    max_ratio: float  # how many times as long as the other a side of a training pair may be
 
 
 def prepare_translation(
@@ -83,16 +70,19 @@ def prepare_translation(
         UserError: `out` was begun with other files or settings.
         ValueError: two files have different numbers of lines.
     """
-    settings = Settings((source, target), vocab_size, model_type, lower_case, max_tokens, max_ratio)
+    languages = (source, target)
+    learned = {"vocab_size": vocab_size, "model_type": model_type, "lower_case": lower_case}
+    limits = {"max_tokens": max_tokens, "max_ratio": max_ratio}
+    settings = {"languages": languages, **learned, **limits}
     named = {"train": train, "valid": valid, **{f"test{number or ''}": prefix for number, prefix in enumerate(test)}}
-    splits = {name: [_find(prefix, language) for language in settings.languages] for name, prefix in named.items()}
-    with unchanged(itertools.chain(*splits.values())):
-        files = {name: {file.name: sha256(file) for file in pair} for name, pair in splits.items()}
-        known = {"settings": asdict(settings), "files": files}
-        with run_folder(out, {**asdict(settings), "files": files}), pool(workers) as map_:
+    splits = {name: {side: _find(prefix, side) for side in languages} for name, prefix in named.items()}
+    with unchanged(file for pair in splits.values() for file in pair.values()):
+        files = {name: {file.name: sha256(file) for file in pair.values()} for name, pair in splits.items()}
+        known = {"settings": settings, "files": files}
+        with run_folder(out, {**settings, "files": files}), pool(workers) as map_:
             if not (out / NAME).exists():
-                _vocabulary(out, splits["train"], settings)
-                counts = {name: _write_split(out, name, pair, settings, map_) for name, pair in splits.items()}
+                _vocabulary(out, splits["train"], learned)
+                counts = {name: _write_split(out, name, pair, limits, map_) for name, pair in splits.items()}
                 write_json(out / NAME, {**known, "splits": counts, "checksums": checksums(out)})
     lines = [f"{name:<6} {counted(counts)}" for name, counts in read_json(out / NAME)["splits"].items()]
     return "\n".join([*lines, f"data: {out}"])
@@ -116,29 +106,29 @@ def _lines(path: Path) -> Iterator[str]:
             yield " ".join(unescape(raw.decode("utf-8" if number else "utf-8-sig")).split())
 
 
-def _vocabulary(out: Path, files: list[Path], settings: Settings) -> None:
+def _vocabulary(out: Path, files: dict[str, Path], learned: dict[str, Any]) -> None:
     """Train the SentencePiece model, and write one dictionary for both languages."""
-    size = sum(len(line.encode()) for pair in pairs(*files) for line in pair)
+    size = sum(len(line.encode()) for pair in pairs(*files.values()) for line in pair)
 
-    step = max(1, -(-size // SAMPLE_BYTES[settings.model_type]))  # every how many lines
-    both_sides = itertools.chain.from_iterable(pairs(*files))
+    step = max(1, -(-size // SAMPLE_BYTES[learned["model_type"]]))  # every how many lines
+    both_sides = itertools.chain.from_iterable(pairs(*files.values()))
     sample = itertools.islice((line for line in both_sides if line), 0, None, step)
-    train_model(sample, out / MODEL, settings.vocab_size, settings.model_type, settings.lower_case, ())
+    train_model(sample, out / MODEL, **learned, own_symbols=())
     write_dictionary(out / MODEL, out / DICTIONARY)
-    for language in settings.languages:
+    for language in files:
         shutil.copyfile(out / DICTIONARY, out / f"dict.{language}.txt")
 
 
-def _write_split(out: Path, name: str, files: list[Path], settings: Settings, map_: Map) -> dict[str, int]:
+def _write_split(out: Path, name: str, files: dict[str, Path], limits: dict, map_: Map) -> dict[str, int]:
     """Write `train.en-de.en`, `.de`, and of other splits the text itself; return what became of the pairs."""
-    counts: Counter = Counter()
+    counts, symbols = Counter(), len(read_symbols(out / DICTIONARY))
     (out / "text").mkdir(exist_ok=True)
-    bar = tqdm(pairs(*files), name, disable=None, unit=" pairs")
+    bar = tqdm(pairs(*files.values()), name, disable=None, unit=" pairs")
     with ExitStack() as stack:
         add, texts = [], []
-        for language in settings.languages:
-            prefix = out / f"{name}.{'-'.join(settings.languages)}.{language}"
-            add.append(stack.enter_context(writer(prefix, settings.vocab_size)))
+        for language in files:
+            prefix = out / f"{name}.{'-'.join(files)}.{language}"
+            add.append(stack.enter_context(writer(prefix, symbols)))
             if name != "train":
                 path = out / "text" / f"{name}.{language}"
                 texts.append(stack.enter_context(path.open("w", encoding="utf-8")))
@@ -147,7 +137,7 @@ def _write_split(out: Path, name: str, files: list[Path], settings: Settings, ma
             for text, lines in zip(texts, zip(*batch)):
                 text.writelines(f"{line}\n" for line in lines)
             for pair in encoded:
-                kept = name != "train" or _is_kept(*map(len, pair), settings)
+                kept = name != "train" or _is_kept(*map(len, pair), **limits)
                 counts.update(pairs=1, **({} if kept else {"dropped": 1}))
                 for add_side, side in zip(add, pair if kept else ()):
                     add_side([*side, EOS])
@@ -159,7 +149,7 @@ def _encode(model: Path, batch: list[tuple[str, str]]) -> tuple[list[tuple[str, 
     return batch, [tuple(map(_tokenizer(model), pair)) for pair in batch]
 
 
-def _is_kept(source: int, target: int, settings: Settings) -> bool:
+def _is_kept(source: int, target: int, max_tokens: int, max_ratio: float) -> bool:
     """Return whether training keeps a pair of these lengths, as Moses' `clean-corpus-n`."""
     shorter, longer = sorted((source, target))
-    return shorter > 0 and longer <= settings.max_tokens and longer <= settings.max_ratio * shorter
+    return shorter > 0 and longer <= max_tokens and longer <= max_ratio * shorter
