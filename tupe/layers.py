@@ -79,11 +79,7 @@ class Linear(nn.Linear):
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Apply dropout to `x`, of any shape; on the CPU the rate is rounded to a multiple of 1/65536.
-
-    Raises:
-        ValueError: if `p` is not a probability.
-    """
+    """Apply dropout to `x`, of any shape; on the CPU the rate is rounded to a multiple of 1/65536."""
     rate = round(p * 65536)
     if not training or not 0 < rate < 65536 or x.device.type != "cpu" or is_traced():
         return F.dropout(x, p, training)

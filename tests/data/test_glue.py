@@ -114,7 +114,7 @@ def test_the_languages_of_xnli_that_are_there(prepared, tmp_path, capsys):
         if path.stem not in ("dev-en", "dev-de", "test-de", "test-sw"):
             path.unlink()
     path = download / "XNLI/test-sw.tsv"
-    path.write_text(path.read_text().replace("contradiction", "contradictory") + "\na\tb\t-\n")
+    path.write_text(path.read_text() + "\na\tb\t-\n")
     assert main(["prepare-glue", str(download), str(prepared), str(tmp_path / "out")]) == 0  # what is there
     assert capsys.readouterr().out.startswith("not in ")
     content = json.loads((tmp_path / "out/XNLI/manifest.json").read_text())

@@ -52,9 +52,6 @@ def loss_by_position(
 
     Returns:
         The sum of bits, and the number of masked tokens, at each position, `(length,)` each in float64.
-
-    Raises:
-        UserError: for a model without a language-model head, or another corpus.
     """
     stream = read_stream(encoder, data)
     words = min(length - 1, len(stream))
@@ -85,9 +82,6 @@ def loss_by_length(
 
     Returns:
         The losses by extension (`none`, `window`) and by length, for the lengths that the model has.
-
-    Raises:
-        UserError: for a model without a language-model head, or another corpus.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = open_encoder(checkpoint).to(device)

@@ -19,9 +19,6 @@ def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8
     """Read at most `number` sequences `<s> ...` of a corpus's held-out text, `(B, n)`, without padding.
 
     A text that is shorter than `length` gives one sequence.
-
-    Raises:
-        UserError: the corpus has another dictionary than the model.
     """
     stream = read_stream(encoder, Path(data))
     words = min(length - 1, len(stream))

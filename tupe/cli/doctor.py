@@ -28,11 +28,7 @@ TRAINING = (
 
 
 def doctor() -> None:
-    """Examine this machine: versions, the attention backends, a training.
-
-    Raises:
-        UserError: something does not work.
-    """
+    """Examine this machine: versions, the attention backends, a training."""
     failed = 0
     for name, examination in examinations():
         try:
@@ -83,11 +79,7 @@ def compare(backend: str, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def train(precision: str) -> str:
-    """Run `fairseq-train` with an option such as `--bf16`, and return the loss.
-
-    Raises:
-        RuntimeError: the command fails, or its loss is not finite.
-    """
+    """Run `fairseq-train` with an option such as `--bf16`, and return the loss."""
     path = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
     command = [*TRAINING.split(), str(user_dir()), precision]
     done = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True)

@@ -53,12 +53,9 @@ _SETTINGS = {
 _SECTIONS = re.compile(r"\n\n(?:Args|Returns|Raises):\n")
 
 
-class Values(list):
-    """The values of an option `A,B`."""
-
-    @classmethod
-    def of(cls, kind: Callable[[str], Any]) -> Callable[[str], "Values"]:
-        return lambda text: cls(map(kind, filter(None, text.split(","))))
+def listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
+    """Return the function that splits the text of an option `A,B`."""
+    return lambda text: [*map(kind, filter(None, text.split(",")))]
 
 
 def command(function: Callable[..., Any]) -> TyperCommand:
@@ -74,8 +71,8 @@ def command(function: Callable[..., Any]) -> TyperCommand:
         default, option, hint = parameter.default, parameter.kind is parameter.KEYWORD_ONLY, hints[name]
         settings: dict[str, Any] = {"help": about.get(name)}
         if get_origin(hint) is Sequence and option:
-            hints[name], default = Values, ""
-            settings |= {"parser": Values.of(*get_args(hint)), "metavar": "A,B"}
+            hints[name], default = str, ""
+            settings |= {"parser": listed(*get_args(hint)), "metavar": "A,B"}
         elif get_origin(hint) is Sequence:
             hints[name], default = list[get_args(hint)], []
         if not isinstance(default, ParameterInfo):

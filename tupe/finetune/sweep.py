@@ -114,11 +114,7 @@ def run_alone(command: list[str], folder: Path, environment: dict[str, str], hel
 
 
 def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: list[Run]) -> dict[str, Any]:
-    """Add runs to those in `sweep.json`, and return its content.
-
-    Raises:
-        UserError: that sweep is of another checkpoint, of other data or with other settings.
-    """
+    """Add runs to those in `sweep.json`, and return its content."""
     opened = open_checkpoint(checkpoint)
     inputs = {"checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": overrides}
     with run_folder(out, inputs, wait=True):

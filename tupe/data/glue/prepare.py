@@ -54,8 +54,6 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[Row]
 def _label(fields: dict[str, str], task: Task) -> str | None:
     """Return the class of a row, or its score in [0, 1]; `None` if the task does not have it."""
     label = fields[task.label]
-    label = dict(task.synonyms).get(label, label)
-
     if task.scale is None:
         return label if label in task.classes else None
     try:

@@ -31,7 +31,6 @@ class Task:
     texts: tuple[str, ...]  # names of the columns that hold the one or two texts
     label: str = "label"  # name of the column that holds the label or score
     classes: tuple[str, ...] = ()  # label names in the order of their numbers; none for a regression task
-    synonyms: tuple[tuple[str, str], ...] = ()  # label names that mean one of the classes
     scale: float | None = None  # the highest score; a score divided by it is in [0, 1]
 
 
@@ -92,7 +91,6 @@ _TASKS = (
         _PAIR,
         "gold_label",
         _INFERENCE,
-        synonyms=(("contradictory", "contradiction"),),  # in translated training data
     ),
 )
 TASKS = {task.name: task for task in _TASKS}
