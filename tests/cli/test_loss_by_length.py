@@ -27,7 +27,7 @@ def test_rows(checkpoints, tmp_path, capsys):
     assert all(row[5] == "to" for row in rows[:5])
     assert rows[5][1:7] == ["16,", "32,", "64:", "it", "has", "8"]
     written = json.loads((tmp_path / "length.json").read_text())
-    t5, tupe = (written["models"][name]["extensions"]["none"] for name in ("t5_tiny", "tupe_a_tiny"))
+    t5, tupe = (written["rows"][name] for name in ("t5_tiny", "tupe_a_tiny"))
     assert (list(t5), list(tupe), written["masks"]) == (["8", "16", "32", "64"], ["8"], 4)
     assert f"{t5['16']['bits']:.3f}" == rows[1][2]
     assert (tmp_path / "length.png").stat().st_size > 1000

@@ -111,7 +111,7 @@ def loss_by_length(
     wanted = [int(n) for n in lengths.split(",")] if lengths else [n * min(trained.values()) for n in (1, 2, 4, 8)]
     longest = max(*wanted, *trained.values())
     print(f"{'':<32}{'length':>8}{'bits':>8}{'difference':>12}{'95% interval':>20}")
-    models, rows = {}, {}
+    rows = {}
     for name, path in paths.items():
         found = measure(path, data, wanted, window=window, longest=longest, tokens=tokens, masks=masks)
         for extension, losses in found.items():
@@ -122,10 +122,9 @@ def loss_by_length(
                 print(f"{label:<32}{length:>8}{bits:>8.3f}{difference:>+12.3f}{interval:>20}")
         if missing := sorted({*wanted} - {*found["none"]}):
             print(f"{name:<32}{', '.join(map(str, missing))}: it has {trained[name]} positions; slide such windows")
-        extensions = {one: {n: loss._asdict() for n, loss in losses.items()} for one, losses in found.items()}
-        models[name] = {"checkpoint": str(path), "trained_length": trained[name], "extensions": extensions}
     if json:
-        write_json(json, {"data": str(data), "tokens": tokens, "masks": masks, "models": models})
+        numbers = {label: {n: loss._asdict() for n, loss in losses.items()} for label, losses in rows.items()}
+        write_json(json, {"data": str(data), "tokens": tokens, "masks": masks, "rows": numbers})
         print(f"numbers: {json}")
     if figure:
         save_figure(plot_loss_by_length(rows), figure)

@@ -18,10 +18,10 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from zlib import crc32
 
@@ -49,7 +49,8 @@ _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
-_processing, _tokenizer = cache(TextProcessing), cache(open_tokenizer)  # made once in each process
+# made once in each process
+_processing, _tokenizer, _mapped = cache(TextProcessing), cache(open_tokenizer), cache(partial(np.load, mmap_mode="r"))
 
 
 def prepare(
@@ -267,12 +268,12 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
 def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
     """Encode documents: each is its lines, none of more than `max_tokens`, and an empty line, which end in `</s>`."""
     tokenizer, counts, documents = _tokenizer(model), Counter(), []
-    rare = _rare_words(model.parent / WORK / "clean/rare.npy")
+    rare = _mapped(model.parent / WORK / "clean/rare.npy")
 
     for lines in batch:
         if "drop-rare-words" in settings.stages:
-            in_words = ((line, line.split()) for line in lines)
-            common = [line for line, words in in_words if sum(map(rare, words)) <= RARE_SHARE * len(words)]
+            places = ([_place(word) for word in line.split()] for line in lines)
+            common = [line for line, of in zip(lines, places) if rare[of].sum() <= RARE_SHARE * len(of)]
             counts["drop-rare-words: removed"] += len(lines) - len(common)
             lines = common
 
@@ -293,13 +294,6 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
         counts[f"{split} lines"] += len(sequences)
         documents.append([*sequences, [EOS]] if sequences else [])
     return documents, counts
-
-
-@cache
-def _rare_words(path: Path) -> Callable[[str], bool]:
-    """Make the function that returns whether a word is rare; the file of a table of fixed size is mapped."""
-    rare = np.load(path, mmap_mode="r")
-    return lru_cache(maxsize=1 << 18)(lambda word: bool(rare[_place(word)]))
 
 
 def join(lines: list[str]) -> list[str]:

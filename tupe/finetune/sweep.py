@@ -128,8 +128,7 @@ def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: li
 
 def keep_best(task: Path) -> None:
     """Keep only the best finished run's checkpoint of a task: of equal ones that of the first rate and seed."""
-    with lock(task / ".best.lock", wait=True):
-        found = [(result(path.parent), path) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")]
-        finished = [(-run.score, run.lr, run.seed, path) for run, path in found if run]
-        for *_, path in sorted(finished)[1:]:
-            path.unlink()
+    found = [(result(path.parent), path) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")]
+    finished = [(-run.score, run.lr, run.seed, path) for run, path in found if run]
+    for *_, path in sorted(finished)[1:]:
+        path.unlink(missing_ok=True)  # another process may be as far
