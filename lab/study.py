@@ -34,7 +34,7 @@ from tupe.analysis.length import longest_input, loss_by_length, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.finetune.table import read_sweep
 from tupe.systems import SIZES
-from tupe.util import UserError, available_cores, config_dir, read_json, run_folder, user_dir, write_json
+from tupe.util import UserError, available_cores, config_dir, for_cpu, read_json, run_folder, user_dir, write_json
 
 _TUPE = (sys.executable, "-m", "tupe")
 _BENCHMARK = Path(__file__).parent / "benchmarks/model.py"
@@ -43,9 +43,6 @@ _SEARCH_VALIDATIONS = 4
 #: Keys of a configuration that do not change a result.
 _ASIDE = ("hydra", "defaults", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval")
 _ASIDE += ("task.data", "dataset.num_workers")
-#: A second thread gains little in models this small. glibc keeps tensors' memory (docs/measurements/performance.md).
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "100000", "PYTHONWARNINGS": "ignore"}
-_ENVIRONMENT |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 30))
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _SECONDS = re.compile(r"^it took ([\d.]+) s of the processor", re.MULTILINE)
 #: Messages of a run whose loss was not finite, by `tupe` and by fairseq.
@@ -317,7 +314,7 @@ class Study:
         with log.open("a+b") as file:
             first = file.seek(0, os.SEEK_END)
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
-            process = subprocess.Popen(command, **streams, env={**_ENVIRONMENT, **os.environ}, start_new_session=True)
+            process = subprocess.Popen(command, **streams, start_new_session=True)
             self._processes.add(process)
             _, status, usage = os.wait4(process.pid, 0)
             self._processes.discard(process)
@@ -375,6 +372,7 @@ def main() -> None:
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     if not args.list:
+        for_cpu(available_cores())  # one thread a run: a second one gains little in models this small
         study.prepare(args.texts, args.glue)
         study.do(args.jobs or design.jobs or available_cores())
     for run in study.wanted:

@@ -7,7 +7,6 @@ from tests.commands import BIN, REAL, ROOT, finetune, run, train, train_log
 from tests.models.small import KINDS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
-TINY_KEYS = [f"+model.{flag[2:].replace('-', '_')}={value}" for flag, value in zip(TINY[::2], TINY[1::2])]
 
 
 @pytest.mark.parametrize("system", KINDS)

@@ -79,12 +79,13 @@ def wrapped(name, precision):
     return built, params
 
 
-def updates(optimizer, params, first, last):
+def updates(optimizer, params, first, last, set_rate=None):
     """Updates as fairseq's trainer makes them, with gradients that depend on the update alone."""
+    set_rate = set_rate or (lambda update: optimizer.set_lr(0.01 * (update + 1) / 20))
     for update in range(first, last):
         generator = torch.Generator().manual_seed(update)
         optimizer.zero_grad()
-        optimizer.set_lr(0.01 * (update + 1) / 20)
+        set_rate(update)
         loss = sum((p * torch.randn(p.shape, generator=generator).to(p.dtype)).sum() for p in params)
         optimizer.backward(loss)
         optimizer.multiply_grads(1 / 3)
@@ -93,9 +94,10 @@ def updates(optimizer, params, first, last):
     return norm
 
 
-def loaded(name, precision, state, params):
+def loaded(name, precision, state, params, prepare=lambda optimizer: None):
     """A second optimizer, with parameters and state of the first, as after loading a checkpoint."""
     optimizer, own = wrapped(name, precision)
+    prepare(optimizer)
     with torch.no_grad():
         for p, value in zip(own, params):
             p.copy_(value)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.optim.test_fused_adamw import WRAPPERS, parameters, same, steps, wrapped
+from tests.optim.test_fused_adamw import WRAPPERS, loaded, parameters, same, steps, updates, wrapped
 from tupe.models.summary import meta_model
 from tupe.optim.fused_adamw import DecoupledAdam
 from tupe.optim.layer_decay import shares
@@ -72,29 +72,14 @@ def test_every_parameter_moves_by_its_share(name, precision):
 @pytest.mark.parametrize("name", ["adam", "fused_adamw"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_resumed_bit_for_bit(name, precision):
-    def run(optimizer, own, rates, first, last):
-        for update in range(first, last):
-            generator = torch.Generator().manual_seed(update)
-            optimizer.zero_grad()
-            rates.step_update(update)
-            loss = sum((p * torch.randn(p.shape, generator=generator).to(p.dtype)).sum() for p in own)
-            optimizer.backward(loss)
-            optimizer.multiply_grads(1 / 3)
-            optimizer.clip_grad_norm(1.0)
-            optimizer.step()
-
+    schedules = []
     whole, params = wrapped(name, precision)
-    of_whole = schedule(whole)
-    run(whole, params, of_whole, 0, 6)
+    rates = schedule(whole)
+    updates(whole, params, 0, 6, rates.step_update)
     state = copy.deepcopy(whole.state_dict())
-    resumed, own = wrapped(name, precision)
-    with torch.no_grad():
-        for p, value in zip(own, params):
-            p.copy_(value)
-    rates = schedule(resumed)
-    resumed.load_state_dict(state, resumed.optimizer_config)
-    run(whole, params, of_whole, 6, 12)
-    run(resumed, own, rates, 6, 12)
+    resumed, own = loaded(name, precision, state, params, lambda optimizer: schedules.append(schedule(optimizer)))
+    updates(whole, params, 6, 12, rates.step_update)
+    updates(resumed, own, 6, 12, schedules[0].step_update)
     same(own, params)
 
 

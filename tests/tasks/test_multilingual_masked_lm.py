@@ -90,5 +90,8 @@ def test_validation_is_of_all_and_of_each(data):
     assert all(sorted(found[name]) == [0, 1, 2] for name in SIZES)
     for name in SIZES:
         assert len(task.dataset(f"valid_{name}")) == 3
+    cfg = OmegaConf.create({"dataset": {"valid_subset": "valid"}})
+    task.before_training(cfg)
+    assert cfg.dataset.valid_subset == "valid,valid_de,valid_en,valid_sw"
     alone = make_task(data)
     assert sorted(drawn(alone, 1, "valid_sw")[0]["sw"]) == [0, 1, 2] and list(alone.datasets) == ["valid_sw"]
