@@ -1,6 +1,5 @@
 """Tokenizers of Transformers: the numbers that fairseq's hub interface gives, whatever the model and the text."""
 
-import json
 import random
 import sys
 import sysconfig
@@ -20,7 +19,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("transformers")
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from tupe.hf.tokenizer import build_tokenizer, cleaning, imported_tokenizer, tokenizer_config
+from tupe.hf.tokenizer import build_tokenizer, cleaning, imported_tokenizer, save_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +47,7 @@ def both(request, lines, make_checkpoint, tmp_path_factory):
     make_checkpoint(folder / "best.pt", of=folder)
     hub = TupeModel.from_pretrained(str(folder), "best.pt", str(folder))
     dictionary = hub.task.source_dictionary
-    build_tokenizer(model, dictionary.symbols, PROFILES["sentencepiece"]).save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config(64, True)))
+    save_tokenizer(build_tokenizer(model, dictionary.symbols, PROFILES["sentencepiece"]), folder, 64)
     return AutoTokenizer.from_pretrained(folder), lambda *texts: hub.encode(*texts).tolist(), kind, dictionary
 
 

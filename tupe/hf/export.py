@@ -13,7 +13,7 @@ from tupe.data.manifest import NAME, Manifest
 from tupe.data.tokenizers import JSON, MODEL
 from tupe.hf.card import About, card
 from tupe.hf.code import write_code
-from tupe.hf.tokenizer import build_tokenizer, imported_tokenizer, tokenizer_config
+from tupe.hf.tokenizer import build_tokenizer, imported_tokenizer, save_tokenizer
 from tupe.models.config import ElectraConfig
 from tupe.models.pooling import copy_pooling, read_pooling
 from tupe.models.tupe import TupeModel
@@ -191,9 +191,7 @@ def export(
             else:
                 stages = manifest.settings.stages if manifest else None
                 built = build_tokenizer(corpus / MODEL, loaded.symbols, stages, separators)
-            built.save(str(made / "tokenizer.json"))
-            has_mask = "<mask>" in loaded.symbols
-            write_json(made / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
+            save_tokenizer(built, made, loaded.model.max_positions())
         (made / "README.md").write_text(card(about, out.resolve().name), encoding="utf-8")
         write_json(made / "config.json", config(loaded))
         difference = differs(loaded, made)

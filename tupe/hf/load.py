@@ -8,10 +8,10 @@ from tupe.checkpoints.foreign.head import refuse_several_labels, task_of
 from tupe.checkpoints.load import write_checkpoint
 from tupe.hf import configuration_tupe
 from tupe.hf.export import WINDOWS, renamed
-from tupe.models.config import TupeConfig, saved_config
+from tupe.models.config import TupeConfig, named
 from tupe.models.heads import has_lm_head
 from tupe.models.summary import dictionary_of_size
-from tupe.models.tupe import TupeModel, as_namespace
+from tupe.models.tupe import TupeModel
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 from tupe.util import read_json
 
@@ -28,12 +28,11 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     fields = {ours: config[theirs] for ours, theirs in configuration_tupe.NAMES.items() if theirs in config}
     fields |= {name: value for name, value in config.items() if name in TupeConfig.__dataclass_fields__}
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
-    fields["_name"] = origin.get("model", "tupe_base")
     head = origin.get("head") or _HEAD
     tensors = load_file(folder / "model.safetensors")
     state = {renamed(key, head, back=True): value.float() for key, value in tensors.items()}
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[_WORDS])))
-    model = TupeModel.build_model(as_namespace(saved_config({"cfg": {"model": fields}}, folder)), task)
+    model = TupeModel.build_model(named(origin.get("model", "tupe_base"), **fields), task)
     model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # without a dictionary to compare
     if (out := state.get(f"classification_heads.{head}.out_proj.weight")) is not None:
         model.register_classification_head(head, num_classes=len(out))

@@ -1,7 +1,7 @@
 """A SentencePiece model as a tokenizer of Transformers, whose numbers are those of fairseq's dictionary.
 
 Transformers' own conversions change the numbers (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or
-take no BPE model, so the tokenizer is built by hand. It needs `tokenizers` and `protobuf`, not Transformers.
+take no BPE model, so the tokenizer is built by hand.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
-from tupe.util import UserError
+from tupe.util import UserError, import_transformers
 
 BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
@@ -112,19 +112,15 @@ def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int)
     return tokenizer
 
 
-def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
-    """Return the content of `tokenizer_config.json`, whose class loads `tokenizer.json`."""
-    tokens = {"bos": BOS, "cls": BOS, "pad": PAD, "eos": EOS, "sep": EOS, "unk": UNK}
-    if has_mask:
-        tokens["mask"] = MASK
-    return {
-        "tokenizer_class": "TokenizersBackend",
-        **{f"{name}_token": token for name, token in tokens.items()},
-        "model_max_length": max_length,
-        "model_input_names": ["input_ids", "attention_mask"],
-        "padding_side": "right",
-        "clean_up_tokenization_spaces": False,
-    }
+def save_tokenizer(tokenizer: Any, folder: Path, max_length: int) -> None:
+    """Write `tokenizer.json`, and `tokenizer_config.json`, by which Transformers loads it."""
+    tokens = {"bos": BOS, "cls": BOS, "pad": PAD, "eos": EOS, "sep": EOS, "unk": UNK, "mask": MASK}
+    import_transformers().PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        **{f"{name}_token": token for name, token in tokens.items() if tokenizer.token_to_id(token) is not None},
+    ).save_pretrained(folder)
 
 
 def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-import torch
 from fairseq.data import Dictionary
 
 from tupe.checkpoints.foreign import fairseq, head, transformers
@@ -22,9 +21,9 @@ from tupe.checkpoints.load import model_config, write_weights
 from tupe.data.manifest import DICTIONARY, IMPORTED, Manifest, Settings
 from tupe.data.text import KEEP_WHITE_SPACE
 from tupe.data.tokenizers import JSON
-from tupe.models.config import saved_config
+from tupe.models.config import named
 from tupe.models.pooling import MODULES, copy_pooling, read_pooling
-from tupe.models.tupe import TupeModel, as_namespace
+from tupe.models.tupe import TupeModel
 from tupe.patches.checkpoints import dictionary_sha256
 from tupe.util import atomic, check_new, read_json, sha256
 
@@ -132,10 +131,8 @@ def fairseq_folder(folder: Path) -> bool:
 
 def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None) -> TupeModel:
     """Build the model with the weights, also those of a head by its name."""
-    fields = {**foreign.fields, "_name": foreign.name, "dictionary_sha256": dictionary_sha256(dictionary)}
-    config = saved_config({"cfg": {"model": fields}}, foreign.kind)
-    torch.manual_seed(1)
-    model = TupeModel.build_model(as_namespace(config), SimpleNamespace(source_dictionary=dictionary))
+    config = named(foreign.name, **foreign.fields, dictionary_sha256=dictionary_sha256(dictionary))
+    model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
     state = dict(foreign.weights)
     if head_name is not None:
         model.register_classification_head(head_name, num_classes=len(foreign.head["out_proj.weight"]))

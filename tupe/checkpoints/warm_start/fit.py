@@ -17,7 +17,6 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from tupe.checkpoints.warm_start.carry import position_weights
-from tupe.encoder.layer import Layer
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import LowRankAbsolute, Reset, UntiedAbsolute
 from tupe.position.bias import PositionBias
@@ -33,8 +32,9 @@ def logits_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Tensor:
     """Compute `T` of every layer and head, `(L, H, n, n)`, from text `(B, n)` without padding."""
     inner, sums = old.sentence_encoder, 0
     for batch in sequences.split(max(1, TOKENS // sequences.shape[1])):
-        states = inner(batch, num_tokens=batch.numel(), return_all_hiddens=True)[1]
-        seen = [_what_attention_sees(layer, x) for layer, x in zip(inner.layers, states)]
+        states = zip(inner.layers, inner(batch, num_tokens=batch.numel(), return_all_hiddens=True)[1])
+        # the inputs of the projections
+        seen = [layer.self_attn_layer_norm(x) if layer.normalize_before else x for layer, x in states]
         sums = sums + torch.stack([x.double().sum(0) for x in seen])
     means = (sums / len(sequences)).float()  # L n d
     mean = (position_weights(means.shape[1]) @ means).unsqueeze(1)  # L 1 d
@@ -46,11 +46,6 @@ def logits_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Tensor:
         query, key = (x.unflatten(-1, (layer.self_attn.num_heads, -1)).transpose(0, 1) for x in (query, key))
         logits.append(layer.self_attn.scale * query @ (key - key[:, :1]).transpose(1, 2))  # that of p^_0 = 0
     return torch.stack(logits)
-
-
-def _what_attention_sees(layer: Layer, x: Tensor) -> Tensor:
-    """Return the input of the projections of a layer whose input is `x`."""
-    return layer.self_attn_layer_norm(x) if layer.normalize_before else x
 
 
 def centred(logits: Tensor) -> Tensor:
