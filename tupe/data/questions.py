@@ -37,7 +37,6 @@ from tupe.util import UserError, atomic, labelled, read_json, run_folder, sha256
 
 EXAMPLES, QUESTIONS = "examples.npy", "questions.json"
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
-_NONE = (-1, -1)  # the place of an answer that is not there
 _BATCH = 16  # paragraphs that a process gets at a time
 
 
@@ -203,22 +202,21 @@ def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str]
             counts["pieces"] += len(context.numbers)
             counts["unknown pieces"] += int((context.numbers == UNKNOWN_NUMBER).sum())
 
-            for (pieces, target, reason), number in zip(questions, numbers):
-                counts[reason or "questions with a target"] += 1
-                if not reason or split != "train":
+            for (pieces, target), number in zip(questions, numbers):
+                counts["questions with a target" if target else "questions without a target"] += 1
+                if target or split != "train":
                     add["question"](pieces)
-                    examples.append((number, place, *target))
+                    examples.append((number, place, *(target or (-1, -1))))
 
     np.save(out / EXAMPLES, np.array(examples, dtype=np.int64))
     write_json(out / REPORT, {**about, "kept": len(examples), "counts": counts, "checksums": checksums(out)})
 
 
-def _encode(corpus: Path, batch: list[dict]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int], str]]]]:
+def _encode(corpus: Path, batch: list[dict]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int] | None]]]]:
     """Encode some paragraphs in a process of the pool, and find the pieces of each answer.
 
     Returns:
-        Each paragraph in pieces, and of its questions the pieces, the first and last piece of the answer, and why there
-        is none.
+        Each paragraph in pieces, and of its questions the pieces, and the first and last piece of the answer.
     """
     encoder, found = encoder_of(corpus), []
     for paragraph in batch:
@@ -226,21 +224,17 @@ def _encode(corpus: Path, batch: list[dict]) -> list[tuple[Pieces, list[tuple[np
         questions = []
         for question in paragraph["qas"]:
             pieces = encoder(question["question"]).numbers
-            target, reason = _target(paragraph["context"], context, question["answers"])
-            if not reason and not len(pieces):
-                target, reason = _NONE, "the question is empty"
-            questions.append((pieces, target, reason))
+            target = _target(paragraph["context"], context, question["answers"])
+            questions.append((pieces, target if len(pieces) else None))
         found.append((context, questions))
     return found
 
 
-def _target(context: str, pieces: Pieces, answers: list[dict]) -> tuple[tuple[int, int], str]:
-    """Return the first and last piece of the first answer, or why they are missing."""
+def _target(context: str, pieces: Pieces, answers: list[dict]) -> tuple[int, int] | None:
+    """Return the first and last piece of the first answer; `None` if it is not in the context, or in no piece."""
     if not answers:
-        return _NONE, "no answer"
+        return None
     text, start = answers[0]["text"], answers[0]["answer_start"]
-    if start < 0 or not context.startswith(text, start):
-        return _NONE, "the answer is not at its start"
     begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
-    span = pieces.span(begin, end - 1) if begin < end else None
-    return (span, "") if span else (_NONE, "no piece holds the answer")
+    found = start >= 0 and context.startswith(text, start) and begin < end
+    return pieces.span(begin, end - 1) if found else None
