@@ -13,7 +13,7 @@ def test_help_lists_every_command_and_imports_none():
 import sys
 from tupe.cli.main import main
 assert main(["--help"]) == 0
-assert not {"torch", "fairseq", "tupe.cli.data"} & sys.modules.keys()
+assert not {"torch", "fairseq", "tupe.cli.plan"} & sys.modules.keys()
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert all(f"\n  {name.partition(' ')[0]} " in done.stdout for name in COMMANDS)

@@ -17,7 +17,7 @@ from tupe.util import UserError, import_own
 
 #: Command -> the function, which is imported when the command runs, and its line in `tupe --help`.
 COMMANDS = {
-    "prepare-corpus": ("tupe.cli.data:prepare_corpus", "Clean text, learn a vocabulary and encode."),
+    "prepare-corpus": ("tupe.data.corpus:prepare_corpus", "Clean text, learn a vocabulary and encode."),
     "prepare-glue": ("tupe.data.glue.prepare:prepare_glue", "Prepare tasks of GLUE, or of your own."),
     "prepare-qa": ("tupe.data.questions:prepare_qa", "Prepare extractive question answering."),
     "prepare-translation": ("tupe.data.translation:prepare_translation", "Prepare parallel text."),

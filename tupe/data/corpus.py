@@ -20,22 +20,24 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 from zlib import crc32
 
 import numpy as np
 from tqdm import tqdm
+from typer import Argument, Option
 
 from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
-from tupe.data.documents import Input, documents_of, unchanged
+from tupe.data.documents import Input, documents_of, find, unchanged
 from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
-from tupe.data.manifest import NAME, WORK, Manifest, Settings, checksums
+from tupe.data.manifest import IMPORTED, NAME, WORK, Manifest, Settings, checksums
 from tupe.data.parallel import Map, batches, pool
-from tupe.data.text import TextProcessing
+from tupe.data.text import LANGUAGES, PROFILES, STAGES, TextProcessing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
 from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, write_json
 
@@ -53,14 +55,62 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 _processing, _tokenizer, _mapped = cache(TextProcessing), cache(open_tokenizer), cache(partial(np.load, mmap_mode="r"))
 
 
-def prepare(
-    out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Manifest | None = None
-) -> Manifest:
-    """Prepare the corpus `out`, or the steps that are left; `shared` is one whose vocabulary is taken.
+def prepare_corpus(
+    inputs: list[Path] = Argument([], help="Text files or folders."),
+    out: Path = Argument(help="Folder of the corpus."),
+    books: list[Path] = Option([], help="Folder whose files are one document each."),
+    languages: list[Path] = Option([], help="Folder of files and folders named by language: de.txt.xz, de/."),
+    profile: Literal["paper", "sentencepiece"] | None = Option(None, help="Which stages run."),
+    without: str = Option("", metavar="A,B", help="Stages of the profile that are left out."),
+    language: str | None = Option(None, help="Language of the rules for sentences and tokens."),
+    vocab_size: int = Option(32_768, help="Symbols of the dictionary."),
+    model_type: Literal["bpe", "unigram"] | None = Option(None, help="Kind of SentencePiece model."),
+    vocab_alpha: float = Option(0.5, help="The vocabulary samples each language by its size to this power."),
+    vocabulary: Path | None = Option(None, help="Corpus or imported model whose vocabulary is taken."),
+    valid_documents: float = Option(0.01, help="Held-out documents: a number, or a fraction below 1."),
+    max_tokens: int | None = Option(None, help="Longer lines are cut; 126, or what --vocabulary was cut to."),
+    shards: int | None = Option(None, help="Folders of training data; one per gigabyte of text by default."),
+    workers: int = Option(0, help="Processes; all cores by default."),
+) -> None:
+    """Prepare a corpus: cleaned text, a SentencePiece vocabulary, fairseq's binary data and a manifest.
 
-    Raises:
-        UserError: there is too little text, or `out` was begun with other inputs or settings.
+    With --languages each language gets a folder; all share one vocabulary.
+
+    tupe prepare-corpus extracted/ data/wiki --profile paper
     """
+    found = find(inputs, books, languages)
+    many = bool(found[0].language)
+    shared = Manifest.load(vocabulary) if vocabulary else None
+    name = profile or ("sentencepiece" if many else "paper")
+    stages, usual = PROFILES[name], LANGUAGES[name]
+    if shared and shared.imported and not profile:  # as the model read its text
+        name, stages, usual = IMPORTED, shared.settings.stages, shared.settings.language
+    left_out = set(filter(None, without.split(",")))
+    for stage in left_out - {*STAGES}:
+        raise UserError(f"'{stage}' is not a stage. Choose from {', '.join(STAGES)}.")
+    settings = Settings(
+        profile=name,
+        stages=tuple(stage for stage in STAGES if stage in {*stages} - left_out),
+        language=language or usual,
+        vocab_size=vocab_size,
+        model_type=model_type or ("unigram" if many else "bpe"),
+        valid_documents=valid_documents if valid_documents < 1 else int(valid_documents),
+        shards=shards,
+        max_tokens=max_tokens or (shared.settings.max_tokens if shared else 126),
+        vocab_alpha=vocab_alpha,
+    )
+    if shared:
+        taken = {name: getattr(shared.settings, name) for name in ("vocab_size", "model_type", "vocab_alpha")}
+        settings = replace(settings, **taken, vocabulary=shared.checksums[shared.model.name])
+    prepare(out, found, settings, workers, shared)
+    manifest = Manifest.load(out)
+    for spoken, counts in manifest.counts.items():
+        print("\n".join(f"{spoken:<8}{name:<40}{number:>14,}" for name, number in counts.items()))
+    print(f"data: {':'.join(str(out / folder) for folder in manifest.data)}")
+
+
+def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Manifest | None) -> None:
+    """Prepare the corpus `out`, or the steps that are left; `shared` is one whose vocabulary is taken."""
     identities, work = [one.identity() for one in inputs], out / WORK
     with run_folder(out, {**asdict(settings), "inputs": identities}):
         if not (out / NAME).exists():
@@ -74,7 +124,6 @@ def prepare(
                 counts = {name: {**was_read[name], **cleaned[name], **encoded[name]} for name in was_read}
                 Manifest(out, settings, checksums(out, map_), identities, data, counts).write()
         shutil.rmtree(work, ignore_errors=True)
-    return Manifest.load(out)
 
 
 def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
@@ -334,13 +383,3 @@ def _documents(path: Path) -> Iterator[list[str]]:
             else:
                 yield lines
                 lines = []
-
-
-def report(manifest: Manifest) -> Iterator[str]:
-    """Yield the inputs of each language, the changes of each stage, and the results.
-
-    Lines, less those removed, with those added, are the lines of the two splits.
-    """
-    for language, counts in manifest.counts.items():
-        yield from (f"{language:<8}{name:<40}{number:>14,}" for name, number in counts.items())
-    yield f"data: {':'.join(str(manifest.folder / folder) for folder in manifest.data)}"
