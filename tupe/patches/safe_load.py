@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch.serialization import safe_globals
 
-from tupe.systems import REMOVED
 from tupe.util import UserError
 
 _FOLDER = 0x10  # attribute of a folder, whose bytes PyTorch does not read: its tensor would be uninitialized memory
@@ -40,7 +39,6 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     with safe_globals([*FAIRSEQ_GLOBALS, *also]):
         state = torch.load(path, map_location="cpu", weights_only=True)
     _refuse_calls(state, path)
-    _drop_removed(state, path)
     return state
 
 
@@ -78,25 +76,10 @@ def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
 
     fairseq evaluates the settings of some of its models as Python, `encoder_layers` of `fconv` among them.
     """
-    for value in _texts([state.get("args"), state.get("cfg")]):
-        if _calls(value):
-            raise UserError(f"{path} has the setting {value!r:.60}, whose call fairseq could run. It is not loaded.")
-
-
-def _calls(text: str) -> bool:
-    try:
-        return any(isinstance(node, ast.Call) for node in ast.walk(ast.parse(text.strip(), mode="eval")))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # `eval` fails too
-        return False
-
-
-def _drop_removed(state: dict, path: str) -> None:
-    """Delete the fields `REMOVED` from the configuration of a model; raise `UserError` for one that it used."""
-    cfg = state.get("cfg")
-    model = cfg.get("model") if isinstance(cfg, dict) else None
-    if not isinstance(model, dict):
-        return
-    for field, unused in REMOVED.items():
-        value = model.pop(field, unused)
-        if unused is not None and value != unused:
-            raise UserError(f"{path} has {field}={value!r:.40}, which this version no longer computes.")
+    for text in _texts([state.get("args"), state.get("cfg")]):
+        try:
+            found = ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # `eval` fails too
+            continue
+        if any(isinstance(node, ast.Call) for node in ast.walk(found)):
+            raise UserError(f"{path} has the setting {text!r:.60}, whose call fairseq could run. It is not loaded.")
