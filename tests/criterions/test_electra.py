@@ -51,6 +51,11 @@ def criterion(task, training=True, **fields):
     return TupeElectraCriterion(TupeElectraCriterionConfig(**fields), task).train(training)
 
 
+def words_of(target):
+    """Where words are masked, not `<s>` and `</s>`."""
+    return {"masked_words": (target.ne(PAD) & target.ne(BOS) & target.ne(EOS)).flatten().nonzero().flatten()}
+
+
 def rows(task, lengths, masked, first=0):
     """A batch; `masked` has (row, position, whether the word stays in the input)."""
     tokens = torch.randint(4, 24, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(first + 5))
@@ -63,7 +68,9 @@ def rows(task, lengths, masked, first=0):
         if not stays:
             source[row, position] = task.source_dictionary.index("<mask>")
     return {
+        **words_of(target),
         "id": torch.arange(len(lengths)) + 100 + first,
+        "ids": [*range(100 + first, 100 + first + len(lengths))],
         "net_input": {"src_tokens": source, "src_lengths": torch.tensor(lengths)},
         "target": target,
         "ntokens": sum(lengths),
@@ -209,7 +216,8 @@ def test_one_gradient_however_an_update_is_split(task, model, sample, lengths):
         part = slice(start, start + count)
         longest = max(LENGTHS[part])
         split = {
-            "id": sample["id"][part],
+            **words_of(sample["target"][part, :longest]),
+            "ids": sample["ids"][part],
             "net_input": {"src_tokens": sample["net_input"]["src_tokens"][part, :longest]},
             "target": sample["target"][part, :longest],
             "ntokens": sum(LENGTHS[part]),

@@ -48,6 +48,7 @@ def batch(lengths, masked):
     return {
         "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(lengths)},
         "target": target,
+        "masked_tokens": target.flatten().ne(PAD).nonzero().flatten(),
         "ntokens": sum(lengths),
         "nsentences": len(lengths),
     }

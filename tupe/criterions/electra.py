@@ -15,7 +15,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import SummedCriterion, area_under_curve, detection, log_percent, totals
-from tupe.data.batches import known, masked_positions
+from tupe.data.batches import known
 from tupe.systems import setting
 
 #: Bins of the scores for the area under the curve; the decision changes in the middle.
@@ -57,19 +57,15 @@ class TupeElectraCriterion(SummedCriterion):
 
         Args:
             model: an `ElectraModel`.
-            sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
-                Without the fields that `MaskedBatches` adds, the host waits for the device.
+            sample: a batch of `MaskedBatches`; `target` `(B, T)` is padding where nothing was masked.
         """
         masked, target = sample["net_input"]["src_tokens"], sample["target"]  # (B, T)
         chosen = target.ne(self.padding)
         original = torch.where(chosen, target, masked)
         special = original.eq(self.bos) | original.eq(self.eos)
         masked = torch.where(special, original, masked)
-        positions, ids = sample.get("masked_words"), sample.get("ids")  # (M,)
-        if positions is None:
-            _, positions = masked_positions(target, self.task.source_dictionary)
-        ids = sample["id"].tolist() if ids is None else ids
-        uniform = self.uniform(model, ids, masked.shape[1]).to(masked.device, non_blocking=True)
+        positions = sample["masked_words"]  # (M,)
+        uniform = self.uniform(model, sample["ids"], masked.shape[1]).to(masked.device, non_blocking=True)
         said = model(
             masked,
             original=original,

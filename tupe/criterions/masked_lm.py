@@ -9,7 +9,7 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import totals
-from tupe.data.batches import known, masked_positions
+from tupe.data.batches import known
 
 
 @register_criterion("tupe_masked_lm", dataclass=MaskedLmConfig)
@@ -26,13 +26,9 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         Args:
             model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `num_tokens`;
                 returns logits `(N, V)`.
-            sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
-                Without the fields that `MaskedBatches` adds, the host waits for the device.
+            sample: a batch of `MaskedBatches`; `target` `(B, T)` is padding where nothing is predicted.
         """
-        net_input = sample["net_input"]
-        positions = sample.get("masked_tokens")  # (N,)
-        if positions is None:
-            positions, _ = masked_positions(sample["target"], self.task.source_dictionary)
+        net_input, positions = sample["net_input"], sample["masked_tokens"]  # (N,)
         target = sample["target"].flatten()[positions]  # (N,)
 
         logits = model(**net_input, masked_tokens=positions, **known(sample))[0]  # (N, V)

@@ -46,7 +46,8 @@ class MultilingualMaskedLMTask(MaskedLMTask):
 
     def languages(self, epoch: int = 1) -> list[str]:
         """Return the languages of an epoch's folder, or those of `langs`."""
-        return languages(self._folder(epoch), self.cfg.langs)
+        folders = utils.split_paths(self.cfg.data)
+        return languages(Path(folders[(epoch - 1) % len(folders)]), self.cfg.langs)  # one folder per epoch, in turn
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
         """Load a split of all languages, such as `valid` and with it the splits `valid_de` of each; or one of these."""
@@ -68,10 +69,6 @@ class MultilingualMaskedLMTask(MaskedLMTask):
             for language in names:
                 self.load_dataset(f"{split}_{language}", epoch)
         return ConcatDataset(each)
-
-    def _folder(self, epoch: int) -> Path:
-        folders = utils.split_paths(self.cfg.data)
-        return Path(folders[(epoch - 1) % len(folders)])  # one folder per epoch, in turn
 
     def _blocks(self, split: str, language: str, epoch: int) -> FairseqDataset:
         return super()._load_dataset_split(f"{language}/{split}", epoch, combine=False)
