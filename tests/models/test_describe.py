@@ -7,13 +7,13 @@ import torch
 
 from tupe.cli.main import main
 from tupe.models.config import TupeConfig
-from tupe.models.describe import equation, system, with_fields
-from tupe.systems import PAPER_NAMES, SYSTEMS
+from tupe.models.describe import equation, with_fields
+from tupe.systems import SYSTEMS, system_of
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_knows_itself(name):
-    assert system(with_fields(f"{name}_tiny", [])) == PAPER_NAMES[name]
+    assert system_of(vars(with_fields(f"{name}_tiny", []))) == name
 
 
 CONTENT = "(x_i W^Q)(x_j W^K)^T"

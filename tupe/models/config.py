@@ -166,10 +166,11 @@ class Seq2SeqConfig(EncoderConfig):
     absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *_OWN["absolute"]]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
-    relative: ENUMS["relative"] = encoding(
+    relative: ChoiceEnum([term.value for term in ENUMS["relative"] if term.value != "deberta"]) = encoding(
         "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
     )
-    reset: ENUMS["reset"] = encoding("none", "none: a translation does not have [CLS]")
+    reset: ChoiceEnum(["none"]) = encoding("none", "none: a translation does not have [CLS]")
+    segment: ChoiceEnum(["none"]) = encoding("none", "none: a translation has one text per side")
     cross_position: ChoiceEnum([*CROSS_POSITION]) = structure(
         "none", f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"
     )

@@ -55,12 +55,6 @@ def _equation(side: str, args: Namespace) -> str:
     return f"{name}(i, j)" if side == "absolute" else f"{name}(j - i)"  # registered outside this package
 
 
-def system(args: Namespace) -> str:
-    """Return the papers' name of the system of these fields, or that no paper names it."""
-    name = system_of(vars(args))
-    return PAPER_NAMES[name] if name else "a combination that no paper names"
-
-
 def full_name(args: Namespace) -> str:
     """Return the model's name with those fields of its system that differ from it: `tupe_tiny reset=none`."""
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
@@ -88,7 +82,7 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         ]
     return [
         f"model: {full_name(args)}",
-        f"system: {system(args)}",
+        f"system: {PAPER_NAMES.get(system_of(vars(args)), 'a combination that no paper names')}",
         f"logit: {equation(args)}",
         f"parameters: {count.total:,}, of the position encoding {count.position:,}"
         f"{f', of the generator alone {count.generator:,}' if count.generator else ''} "

@@ -8,9 +8,8 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
-_BY_POSITION = ("span_head", "token_head")  # the second only in older checkpoints
 #: Beginnings of the parameters' names of all heads.
-HEADS = ("classification_heads.", *(f"{head}." for head in _BY_POSITION))
+HEADS = ("classification_heads.", "span_head.")
 #: Beginning of those of the language model's head.
 LM_HEAD = "encoder.lm_head."
 _logger = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> No
             inner_dim = len(tensors["dense.weight"]) if two_layers else None
             model.register_classification_head(head, len(tensors["out_proj.weight"]), inner_dim)
     heads = {f"classification_heads.{head}": module for head, module in model.classification_heads.items()}
-    heads |= {path: getattr(model, path) for path in _BY_POSITION if hasattr(model, path)}
+    heads |= {"span_head": model.span_head} if hasattr(model, "span_head") else {}
     for path, module in heads.items():
         own, theirs = module.state_dict(), saved.pop(path, None)
         if theirs is None:

@@ -1,7 +1,6 @@
 """A checkpoint for raw text: fairseq's hub interface with the tokenizer and the text processing of its corpus."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +80,11 @@ class ProcessedText:
     """
 
     def __init__(self, bpe: Any, processing: TextProcessing) -> None:
-        self.bpe, self.decode = bpe, bpe.decode
-        self.processing = processing
+        self.bpe, self.decode, self.processing = bpe, bpe.decode, processing
 
     def encode(self, text: str) -> str:
-        parts = (self.bpe.encode(self._line(part)) for part in text.split(MASK))
-        return f" {MASK} ".join(parts).strip()
-
-    def _line(self, text: str) -> str:
-        space = " " if isinstance(self.bpe, JsonBpe) and text[:1].isspace() else ""
-        return space + self.processing.line(text)
+        lines = (" " * part[:1].isspace() + self.processing.line(part) for part in text.split(MASK))
+        return f" {MASK} ".join(map(self.bpe.encode, lines)).strip()
 
 
 def data_folder(folder: Path, data: str | os.PathLike) -> Path:
@@ -107,13 +101,30 @@ def text_processing(folder: Path) -> TextProcessing | None:
     return TextProcessing(tuple(text["stages"]), text["language"])
 
 
-def load_hub(
-    folder: Path, checkpoint: str, data_name: str, bpe: str | None, process_text: bool, fields: Mapping[str, Any]
+def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
+    model_name_or_path: str,
+    checkpoint_file: str = "checkpoint_best.pt",
+    data_name_or_path: str = ".",
+    bpe: str | None = "sentencepiece",
+    process_text: bool = True,
+    **fields: Any,
 ) -> HubInterface:
-    """Load a checkpoint for `TupeModel.from_pretrained`; `fields` are the remaining keyword arguments."""
-    state = safe_load(folder / checkpoint)
-    saved_config(state, folder / checkpoint)  # fairseq would build any class
-    data = data_folder(folder, data_name)
+    """Load a checkpoint as a `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`).
+
+    Texts first go through the processing of the corpus, which the manifest of the data describes.
+
+    Args:
+        model_name_or_path: folder of the checkpoint.
+        checkpoint_file: its name there.
+        data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
+        bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
+            `sentencepiece.bpe.model` is in the checkpoint's folder or the data's. A `tokenizer.json` of an imported
+            model that is there, or is named, replaces it.
+        process_text: false for text that is processed already.
+    """
+    folder, data = Path(model_name_or_path), data_folder(Path(model_name_or_path), data_name_or_path)
+    state = safe_load(folder / checkpoint_file)
+    saved_config(state, folder / checkpoint_file)  # fairseq would build any class
     options = {"load_checkpoint_heads": True, "sentencepiece_model": str(data / MODEL), **fields}
     named = fields.get("sentencepiece_model")
     places = [Path(named)] if named else [data / MODEL, data / JSON, folder / JSON]
@@ -121,7 +132,7 @@ def load_hub(
     imported = found if bpe == "sentencepiece" and found is not None and found.name == JSON else None
     with safe_globals(FAIRSEQ_GLOBALS):
         loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
-            str(folder), checkpoint, data_name, bpe=None if imported else bpe, **options
+            str(folder), str(checkpoint_file), str(data_name_or_path), bpe=None if imported else bpe, **options
         )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
     # the rows that tasks put around a text, where a dictionary repeats their names (`#fairseq:overwrite`)

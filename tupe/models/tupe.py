@@ -1,11 +1,9 @@
 """The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
 
 import logging
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import torch
 from fairseq.data import Dictionary
@@ -22,7 +20,7 @@ from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear, linear
 from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, saved_config, undecided
 from tupe.models.heads import LM_HEAD, LinearHead, SpanHead, has_lm_head, take_heads
-from tupe.models.hub import HubInterface, load_hub
+from tupe.models.hub import from_pretrained
 from tupe.patches.install import before_building
 from tupe.patches.safe_load import safe_load
 from tupe.systems import ELECTRA, ELECTRAS, system_fields
@@ -105,10 +103,6 @@ class TupeModel(RobertaModel):
 
     Its architectures are named in `tupe.models.config.NAMED`: `--arch tupe_base`, `model._name=bert_a_small`.
     """
-
-    @classmethod
-    def hub_models(cls) -> dict:
-        return {}
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -201,31 +195,7 @@ class TupeModel(RobertaModel):
                 state_dict[head + "weight"] = state_dict[words]
         take_heads(self, state_dict, prefix)
 
-    @classmethod
-    def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
-        cls,
-        model_name_or_path: str,
-        checkpoint_file: str = "checkpoint_best.pt",
-        data_name_or_path: str = ".",
-        bpe: str = "sentencepiece",
-        process_text: bool = True,
-        **kwargs: object,
-    ) -> HubInterface:
-        """Load a checkpoint as a `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`).
-
-        Texts first go through the processing of the corpus, which the manifest of the data describes.
-
-        Args:
-            model_name_or_path: folder of the checkpoint.
-            checkpoint_file: its name there.
-            data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
-            bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
-                `sentencepiece.bpe.model` is in the checkpoint's folder or the data's. A `tokenizer.json` of an imported
-                model that is there, or is named, replaces it.
-            process_text: false for text that is processed already.
-        """
-        folder, data = Path(model_name_or_path), os.fspath(data_name_or_path)
-        return load_hub(folder, os.fspath(checkpoint_file), data, bpe, process_text, kwargs)
+    from_pretrained = staticmethod(from_pretrained)
 
 
 def architecture(cfg: DictConfig | Namespace, name: str) -> None:

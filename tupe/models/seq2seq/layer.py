@@ -35,14 +35,11 @@ class CrossAttention(Attention):
 
     def forward(self, x: Tensor, position: AttentionInputs, source: Source, state: State | None = None) -> Tensor:
         """Attend from `x` `(N, T, d)` to the source, whose keys and values `state` keeps."""
-        query = self.query(x)
-        if state is None:
-            key, value = self.key_value(source.features)
-        else:
-            if "source_key" not in state:
-                state["source_key"], state["source_value"] = self.key_value(source.features)
-            key, value = state["source_key"], state["source_value"]
-        key, value, padding = source.choose(key), source.choose(value), source.choose(source.padding)
+        query, state = self.query(x), {} if state is None else state
+        if "source_key" not in state:
+            state["source_key"], state["source_value"] = self.key_value(source.features)
+        kept = state["source_key"], state["source_value"], source.padding
+        key, value, padding = map(source.choose, kept)
         beam = source.beam if query.shape[2] == 1 else 1
         if beam > 1:  # the queries of a sentence's hypotheses are one row
             query = query.view(-1, beam, *query.shape[1:2], query.shape[-1]).transpose(1, 2)

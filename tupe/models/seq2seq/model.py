@@ -18,7 +18,7 @@ from tupe.models.config import Seq2SeqConfig
 from tupe.models.hub import data_folder
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
-from tupe.models.seq2seq.stack import OTHERS, check_terms
+from tupe.models.seq2seq.stack import OTHERS
 from tupe.models.tupe import as_namespace, register
 from tupe.patches.install import before_building, install
 from tupe.util import UserError
@@ -32,10 +32,10 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: DictConfig | Seq2SeqConfig | Namespace, task: FairseqTask) -> "Seq2SeqModel":
-        """Build the model. Raise `UserError` for terms of an encoder and for padding on the left."""
+        """Build the model. Raise `UserError` for padding on the left."""
         before_building(cfg, task)
         args = Namespace(**{**vars(as_namespace(cfg)), **OTHERS})
-        check_terms(args)
+        assert not args.linformer_k, "a decoder does not see later tokens: set linformer_k=0"
         if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
             raise UserError(
                 "Positions are counted from the left, so padding must be on the right. Pass --left-pad-source, which "

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from tupe.encoder.encoder import EncoderBase
 from tupe.position import PositionTable
-from tupe.util import UserError
 
 #: Fields of only the other encoders.
 OTHERS = {"attention_window": 0, "global_every": 0, "local_rotary_base": 0.0, "pair_separators": 2}
@@ -20,14 +19,6 @@ def decoder_args(args: Namespace) -> Namespace:
     """Return the fields of the decoder's stack, by the names of the encoder's."""
     layers = args.decoder_layers or args.encoder_layers
     return Namespace(**{**vars(args), "max_positions": args.max_target_positions, "encoder_layers": layers})
-
-
-def check_terms(args: Namespace) -> None:
-    """Raise `UserError` for a term of an encoder, whose model would be built and compute something else here."""
-    if args.reset != "none" or args.segment != "none":
-        raise UserError("reset and segment must be none, because a translation has one text per side, without [CLS].")
-    if args.linformer_k or args.relative == "deberta":
-        raise UserError("linformer_k must be 0 and relative not deberta, because a decoder does not see later tokens.")
 
 
 class SinusoidalTable(SinusoidalPositionalEmbedding):
