@@ -131,7 +131,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
 
 
 class TupeForTask(TupePreTrainedModel):
-    """The encoder and a head, which a subclass adds: its modules, `scores`, `loss`, and its class of outputs."""
+    """The encoder and a head, which a subclass adds: its modules, `scores`, and its class of outputs."""
 
     output_class: ClassVar[type[ModelOutput]]
 
@@ -154,8 +154,13 @@ class TupeForTask(TupePreTrainedModel):
         """Compute scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
         outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
         scores = self.scores(outputs.last_hidden_state)
-        loss = None if labels is None else self.loss(*scores, labels, **kwargs)
-        return self.output_class(loss, *scores, outputs.hidden_states, outputs.attentions)
+        loss = None if labels is None else self.loss(scores, labels, **kwargs)
+        return self.output_class(loss, scores, outputs.hidden_states, outputs.attentions)
+
+    def loss(self, scores: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        """Compute the loss of Transformers for this class, which takes those of the arguments that it needs."""
+        given = {"logits": scores, "pooled_logits": scores, "labels": labels, "vocab_size": self.config.vocab_size}
+        return self.loss_function(**given, config=self.config, **kwargs)
 
 
 class LanguageModelHead(nn.Module):
@@ -188,11 +193,8 @@ class TupeForMaskedLM(TupeForTask):
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head.decoder = new_embeddings
 
-    def scores(self, features: Tensor) -> tuple[Tensor]:
-        return (self.lm_head(features),)  # B n V
-
-    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+    def scores(self, features: Tensor) -> Tensor:
+        return self.lm_head(features)  # B n V
 
 
 class ClassificationHead(nn.Module):
@@ -220,15 +222,14 @@ class TupeForSequenceClassification(TupeForTask):
     def add_head(self, config: TupeConfig) -> None:
         self.classifier = ClassificationHead(config)
 
-    def scores(self, features: Tensor) -> tuple[Tensor]:
-        return (self.classifier(features),)  # B L
+    def scores(self, features: Tensor) -> Tensor:
+        return self.classifier(features)  # B L
 
     def loss(
-        self, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None, **kwargs: object
+        self, scores: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None, **kwargs: object
     ) -> Tensor:
         """Compute the mean over the labels, or with `num_items_in_batch` the sum divided by it (see `Trainer`)."""
-        numbers = {"num_items_in_batch": num_items_in_batch, **kwargs}
-        loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **numbers)
+        loss = super().loss(scores, labels, num_items_in_batch=num_items_in_batch, **kwargs)
         if num_items_in_batch is None or self.config.problem_type == "single_label_classification":
             return loss
         return loss * labels.numel() / num_items_in_batch  # Transformers divides only the loss of classes
@@ -243,11 +244,8 @@ class TupeForTokenClassification(TupeForTask):
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
-    def scores(self, features: Tensor) -> tuple[Tensor]:
-        return (self.classifier(self.dropout(features)),)  # B n L
-
-    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        return self.loss_function(logits, labels, self.config, **kwargs)
+    def scores(self, features: Tensor) -> Tensor:
+        return self.classifier(self.dropout(features))  # B n L
 
 
 class TupeForQuestionAnswering(GenericForQuestionAnswering, TupePreTrainedModel):

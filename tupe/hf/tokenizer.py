@@ -51,7 +51,12 @@ def build_tokenizer(
         ]
         tokenizer = Tokenizer(models.Unigram(scores, numbers[UNK], bool(of_bytes)))
     else:
-        merges, fallback = _merges(normal), bool(of_bytes)
+        import_transformers()
+        from transformers.convert_slow_tokenizer import generate_merges
+
+        # every cut of a piece into two, the pieces in the order of their scores, in which SentencePiece prefers them
+        merges = generate_merges({piece: place for place, piece in enumerate(normal)}, None)
+        fallback = bool(of_bytes)
         tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=UNK, fuse_unk=True, byte_fallback=fallback))
     spec = proto.normalizer_spec
     steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
@@ -148,14 +153,3 @@ def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> Non
             f"The dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, as in {example!r}. "
             "Use the SentencePiece model that the corpus was encoded with, or pass --no-tokenizer."
         )
-
-
-def _merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
-    """Return every cut of a piece into two pieces, in the order in which SentencePiece prefers their results."""
-    known = set(pieces)
-    return [
-        (piece[:cut], piece[cut:])
-        for piece in pieces  # their order is that of their scores
-        for cut in range(1, len(piece))
-        if piece[:cut] in known and piece[cut:] in known
-    ]
