@@ -63,7 +63,7 @@ def test_a_mask_is_filled_with_pieces_alone(topk, hub, dictionary):
     with torch.no_grad():
         probabilities = hub.model(tokens.long()[None])[0][0, 2].softmax(-1)
     expected = sorted(names, key=lambda name: -probabilities[dictionary.index(name)])[:topk]
-    assert [word for _, _, word in filled] == expected
+    assert [word for _, _, word in filled] == [f" {name}" for name in expected]
     wanted = [probabilities[dictionary.index(name)].item() for name in expected]
     assert [p for _, p, _ in filled] == pytest.approx(wanted, rel=1e-4)
 

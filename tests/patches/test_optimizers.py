@@ -7,8 +7,6 @@ from omegaconf import OmegaConf
 
 from tupe.patches.optimizers import make_precision_consistent
 
-FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
-
 
 def parameters(folder):
     return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
@@ -70,12 +68,6 @@ def configured(cpu=True, **given):
     common = OmegaConf.structured(CommonConfig(cpu=cpu, **given))
     make_precision_consistent(common)
     return common
-
-
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_memory_efficient_implies_half_precision_under_hydra(precision):
-    assert configured(**{f"memory_efficient_{precision}": True})[precision]
-    assert not any(configured()[flag] for flag in FLAGS)
 
 
 def test_flat_gradients_stay_on_the_gpu(monkeypatch):

@@ -153,7 +153,6 @@ class JsonTokenizer:
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.is_word_piece = type(self._tokenizer.model).__name__ == "WordPiece"
         self.symbols = read_symbols(dictionary)
         ids = self._tokenizer.get_vocab(with_added_tokens=False)
         self._numbers = dict(zip(ids.values(), _numbers(list(ids), self.symbols)))

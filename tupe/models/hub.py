@@ -48,16 +48,11 @@ class HubInterface(RobertaHubInterface):
         shares = logits[0].float().softmax(-1).masked_fill(special, 0)
         place, filled = f" {MASK}" if f" {MASK}" in masked_input else MASK, []
         for share, number in zip(*(part.tolist() for part in shares.topk(min(topk, int((~special).sum()))))):
-            word = self._word(dictionary[number])
+            # decoded behind itself, a piece has the space that starts a word
+            one, two = (self.bpe.decode(" ".join([dictionary[number]] * times)) for times in (1, 2))
+            word = two[len(one) :]
             filled.append((masked_input.replace(place, word), share, word))
         return filled
-
-    def _word(self, symbol: str) -> str:
-        """Return the text of a piece, after a space if it starts a word."""
-        bpe = self.bpe.bpe if isinstance(self.bpe, ProcessedText) else self.bpe
-        if isinstance(bpe, JsonBpe) and bpe.tokenizer.is_word_piece:
-            return symbol[2:] if symbol.startswith("##") else f" {symbol}"
-        return " " * symbol.startswith("\u2581") + bpe.decode(symbol)
 
 
 class JsonBpe:

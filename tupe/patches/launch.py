@@ -15,9 +15,6 @@ from hydra.experimental.callback import Callback
 
 from tupe.util import UserError
 
-#: Variables that `torchrun` sets for every process that it starts.
-_TORCHRUN = ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
-
 _parse_args_and_arch = options.parse_args_and_arch
 _call_main = distributed_utils.call_main
 _all_gather_list = distributed_utils.all_gather_list
@@ -74,7 +71,7 @@ def refuse_to_train_alone() -> None:
 
 def _launched_processes() -> int:
     """Return how many processes `torchrun` started; 1 without it."""
-    return int(os.environ["WORLD_SIZE"]) if all(os.environ.get(name) for name in _TORCHRUN) else 1
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 class ImportUserDir(Callback):
