@@ -3,22 +3,12 @@
 Reading a number from a GPU would mean waiting for the GPU.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, FairseqDataset, NestedDictionaryDataset
 from torch import Tensor
-
-
-def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> list[Sequence[int]]:
-    """Append those of `indices` that fairseq left out at the end of `batches`.
-
-    fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it, also in validation.
-    """
-    dropped = indices[sum(map(len, batches)) :]
-    return [*batches, dropped] if len(dropped) else batches
 
 
 class Sized(FairseqDataset):
@@ -66,8 +56,10 @@ class MaskedBatches(Batches):
         """Return the batch of some examples; empty without any."""
         batch = super().collater(samples)
         if batch:
-            batch["ids"] = batch["id"].tolist()
-            batch["masked_tokens"], batch["masked_words"] = masked_positions(batch["target"], self.dictionary)
+            target = batch["target"].flatten()
+            masked = target.ne(self.dictionary.pad()).nonzero().flatten()
+            word = target[masked].ne(self.dictionary.bos()) & target[masked].ne(self.dictionary.eos())
+            batch.update(ids=batch["id"].tolist(), masked_tokens=masked, masked_words=masked[word])
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
@@ -85,11 +77,3 @@ def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
     """Return whether any sequence of `tokens` `(B, T)` has two segments: two separators that follow each other."""
     separator = tokens.eq(dictionary.eos())
     return bool((separator[:, :-1] & separator[:, 1:]).any())
-
-
-def masked_positions(target: Tensor, dictionary: Dictionary) -> tuple[Tensor, Tensor]:
-    """Find `masked_tokens` and `masked_words` of `MaskedBatches` in `target` `(B, T)`, waiting for its device."""
-    flat = target.flatten()
-    tokens = flat.ne(dictionary.pad()).nonzero().flatten()
-    found = flat[tokens]
-    return tokens, tokens[found.ne(dictionary.bos()) & found.ne(dictionary.eos())]

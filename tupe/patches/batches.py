@@ -15,7 +15,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 from torch.utils.data._utils import signal_handling
 
-from tupe.data.batches import MaskedBatches, with_last_batch
+from tupe.data.batches import MaskedBatches
 from tupe.patches.loop import SIGNALS
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,9 @@ def batch_by_size(self, indices, *args, **kwargs) -> list:
 
     fairseq drops it if `required_batch_size_multiple`, 8 by default, does not divide it.
     """
-    return with_last_batch(_batch_by_size(self, indices, *args, **kwargs), indices)
+    batches = _batch_by_size(self, indices, *args, **kwargs)
+    dropped = indices[sum(map(len, batches)) :]
+    return [*batches, dropped] if len(dropped) else batches
 
 
 def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
