@@ -6,8 +6,6 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from torch import nn
-
 from tupe.position.registry import REGISTRY
 
 _PACKAGE = Path(__file__).parents[1]
@@ -32,17 +30,12 @@ def relative(code: str) -> str:
     return re.sub(r"^from tupe\.([\w.]+) import", lambda m: f"from .{m[1].replace('.', '_')} import", code, flags=re.M)
 
 
-def own_terms() -> list[type[nn.Module]]:
-    """Return the registered terms that are not this package's."""
-    terms = (found.term for side in REGISTRY.values() for found in side.values())
-    return [term for term in terms if not term.__module__.startswith("tupe.")]
-
-
 def write_code(folder: Path) -> None:
-    """Write the model code and its licence into `folder`, with the files of all `own_terms`."""
+    """Write the model code and its licence into `folder`, with the files of terms from outside this package."""
     for path in SHIPPED:
         (folder / flat(path)).write_text(relative(path.read_text(encoding="utf-8")), encoding="utf-8")
-    for term in own_terms():
+    terms = (found.term for side in REGISTRY.values() for found in side.values())
+    for term in (term for term in terms if not term.__module__.startswith("tupe.")):
         name = term.__module__.replace(".", "_")
         code = Path(inspect.getsourcefile(term)).read_text(encoding="utf-8")
         (folder / f"{name}.py").write_text(relative(code), encoding="utf-8")

@@ -21,7 +21,6 @@ _ACTIVATIONS = {"gelu_python": "gelu"}
 _ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_accurate")
 #: Activation of the classification head between its two layers.
 _HEAD_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}
-_ONE_SEPARATOR = ("bert", "distilbert", "electra", "deberta-v2", "modernbert")
 _TRUSTED = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -71,12 +70,12 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_TRUSTED)
     symbols, rows = by_role(*_symbols(tokenizer, config.vocab_size))
-    files = None
+    separators, files = tokenizer.num_special_tokens_to_add(pair=True) - 2, None  # between two texts
     if with_tokenizer:  # SentencePiece itself, because Transformers' version of it has neither bytes nor all of Unicode
         files = sentence_piece(folder) or from_json(tokenizer.backend_tokenizer.to_str(), symbols)
     foreign = Foreign(
         kind=f"{kind} of Transformers",
-        fields=_fields(config, weights),
+        fields=_fields(config, weights) | {"pair_separators": separators},
         weights=weights,
         symbols=symbols,
         rows=rows,
@@ -111,7 +110,6 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
         "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else config.max_position_embeddings,
         "encoder_normalize_before": kind == "roberta-prelayernorm",
         "segment": "input" if SEGMENTS in weights else "none",
-        "pair_separators": 1 if kind in _ONE_SEPARATOR else 2,
     }
     if kind == "modernbert":
         by_type = {name: rope["rope_theta"] for name, rope in config.rope_parameters.items()}
