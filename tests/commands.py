@@ -22,7 +22,7 @@ def environment(**more):
     """That of the tests, with the commands of this tree."""
     programs = forked.programs()
     path = (programs, ROOT / ".venv/bin", BIN, os.environ["PATH"])
-    return {**os.environ, "PATH": os.pathsep.join(map(str, path)), **more}
+    return {**os.environ, "PATH": os.pathsep.join(map(str, path)), "PYTHONPATH": str(ROOT), **more}
 
 
 def run(*command, cwd=ROOT, check=True, **more):
