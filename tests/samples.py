@@ -1,15 +1,16 @@
 """Made in this process and in an instant: checkpoints, prepared tasks and corpora that nothing was taught by."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
 
+import tupe.models  # noqa: F401  registers them
+from tupe.checkpoints.load import model_config, write_weights
 from tupe.data.binary import writer
 from tupe.data.manifest import DICTIONARY, MODEL, Manifest, Settings
 from tupe.data.text import PROFILES
-from tupe.models import TupeModel
 from tupe.models.config import named
 from tupe.util import sha256
 
@@ -67,37 +68,35 @@ def write_task(folder, labels=("0", "1"), rows=8):
     return folder
 
 
-def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, symbols=WORDS, name="tupe_tiny"):
-    """A checkpoint as pre-training, or with `num_classes` as fine-tuning leaves it; `head`: with its weights."""
+def write_checkpoint(path, data, **options):
+    """As `write_model`; returns the path."""
+    write_model(path, data, **options)
+    return path
+
+
+def write_model(path, data, num_classes=0, symbols=WORDS, name="tupe_tiny", spans=False, std=0.0, of_task=(), **fields):
+    """A checkpoint as pre-training leaves it, or fine-tuning on classes or answers, of a model that is returned.
+
+    With a `std` its parameters are far from their initial values, so that a wrong term shows.
+    """
     torch.manual_seed(3)
     dictionary = dictionary_of(*symbols, "<mask>")
-    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    config = named(name, **FIELDS, max_positions=max_positions)
-    model = TupeModel.build_model(config, task)
-    cfg = {"_name": "masked_lm", "data": str(data), "tokens_per_sample": max_positions}
+    config = named(name, **{**FIELDS, "max_positions": 32, **fields})
+    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: config.max_positions)
+    model = ARCH_MODEL_REGISTRY[name].build_model(config, task)
+    cfg, criterion = {"_name": "masked_lm", "data": str(data), "tokens_per_sample": config.max_positions}, None
     if num_classes:
-        cfg = {
-            "_name": "tupe_sentence_prediction", "data": str(data), "max_positions": max_positions, "seed": 1,
-            "num_classes": num_classes, "regression_target": False, "init_token": 0, "separator_token": 2,
-            "classification_head_name": HEAD,
-        }  # fmt: skip
-        if head:
-            model.register_classification_head(HEAD, num_classes=num_classes)
-    state = {
-        "args": None,
-        "cfg": {
-            "common": {"seed": 1},
-            "task": cfg,
-            "model": {**dataclasses.asdict(config), "_name": name},
-            "checkpoint": {"best_checkpoint_metric": "mcc", "finetune_from_model": "pretrained.pt"},
-            "optimization": {"max_epoch": 3, "lr": [2e-5]},
-            "bpe": None,
-            "tokenizer": None,
-        },
-        "model": model.state_dict(),
-        "optimizer_history": [{"num_updates": 7, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}],
-        "extra_state": {"train_iterator": {"epoch": 2, "iterations_in_epoch": 0}, "best": 50.0},
-    }
+        model.register_classification_head(HEAD, num_classes=num_classes)
+        criterion = {"_name": "tupe_sentence_prediction", "classification_head_name": HEAD, "regression_target": False}
+    if spans:
+        model.register_span_head()
+        criterion = {"_name": "tupe_question_answering", "max_query": 8, "doc_stride": 8, "max_answer": 30}
+    if criterion:
+        cfg = {**criterion, "data": str(data), "max_positions": config.max_positions, **dict(of_task)}
+        cfg |= {"num_classes": num_classes, "seed": 1} if num_classes else {}
+        criterion = {key: cfg[key] for key in ("_name", "classification_head_name", "regression_target") if key in cfg}
+    for parameter in model.parameters() if std else ():
+        torch.nn.init.normal_(parameter, std=std) if parameter.ndim > 1 else parameter.data.add_(0.1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(state, path)
-    return path
+    write_weights(path, model_config(model.args, name), model.state_dict(), cfg, criterion, updates=7)
+    return model.eval()

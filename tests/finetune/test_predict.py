@@ -1,20 +1,15 @@
 """Predictions of made models in the GLUE server's format: order, labels and scores."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from fairseq.data import Dictionary
 
 from tests.commands import run
-from tests.samples import FIELDS, HEAD, WORDS, write_dictionary
-from tupe.checkpoints import load as checkpoints
+from tests.samples import HEAD, WORDS, dictionary_of, write_dictionary, write_model
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
 from tupe.finetune import predict as predictions
-from tupe.models import TupeModel
-from tupe.models.config import named
 from tupe.patches.checkpoints import labels_sha256
 
 ROWS = 70  # more than two batches
@@ -38,27 +33,13 @@ def prepare(folder, name, labels, splits=("test",)):
     return folder / name
 
 
-def fine_tune(path, data, num_classes, head=True, max_positions=32, label_scale=None, **fields):
-    """A checkpoint as fine-tuning leaves it, of a model that nothing was taught."""
-    torch.manual_seed(3)
-    dictionary = Dictionary.load(str(data / "input0/dict.txt"))
-    dictionary.add_symbol("<mask>")
-    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    config = named("tupe_tiny", **FIELDS, max_positions=max_positions, **fields)
-    model = TupeModel.build_model(config, task)
-    name = "tupe_sentence_prediction" if head else "masked_lm"
-    cfg = {"_name": name, "data": str(data), "max_positions" if head else "tokens_per_sample": max_positions}
-    if head:
-        model.register_classification_head(HEAD, num_classes=num_classes)
-        cfg.update(num_classes=num_classes, init_token=0, separator_token=2, seed=1, classification_head_name=HEAD)
-        cfg.update(regression_target=num_classes == 1, label_scale=label_scale)
-        if num_classes > 1:
-            cfg.update(labels_sha256=labels_sha256(Dictionary.load(str(data / "label/dict.txt"))))
-    for weight in model.parameters():  # as initialised, it would say nearly the same of every sentence
-        if weight.dim() > 1:
-            torch.nn.init.normal_(weight, std=0.3)
-    checkpoints.write_checkpoint(path, model, "tupe_tiny", cfg)
-    return model.eval(), dictionary
+def fine_tune(path, data, num_classes, **fields):
+    """A checkpoint as fine-tuning leaves it, of a model that nothing was taught, and its dictionary."""
+    of_task = {"regression_target": num_classes == 1, "label_scale": fields.pop("label_scale", None)}
+    if num_classes > 1:
+        of_task["labels_sha256"] = labels_sha256(Dictionary.load(str(data / "label/dict.txt")))
+    # as initialised, it would say nearly the same of every sentence
+    return write_model(path, data, num_classes, std=0.3, of_task=of_task, **fields), dictionary_of(*WORDS)
 
 
 def scores(model, dictionary, folder, task, split="test"):

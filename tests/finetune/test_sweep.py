@@ -109,6 +109,7 @@ def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
     join(other, tmp_path, out, ["a=1"], runs_of("RTE"))  # the same file elsewhere
     before = (out / SWEEP).read_text()
     assert json.loads(before)["runs"] == [run._asdict() for run in runs_of() + runs_of("RTE")]
+    other.unlink()
     write_checkpoint(other, tmp_path, max_positions=16)
     for given in ((other, tmp_path, out, ["a=1"]), (checkpoint, out, out, ["a=1"]), (checkpoint, tmp_path, out, [])):
         with pytest.raises(UserError, match="Choose another folder"):

@@ -8,9 +8,9 @@ import sys
 import pytest
 import torch
 
-from tests.checkpoints.conftest import HEAD
 from tests.commands import ROOT
 from tests.conftest import write
+from tests.samples import HEAD
 from tupe.cli.main import main
 from tupe.models import TupeModel
 
