@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 import torch
@@ -54,14 +54,9 @@ def examinations() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def versions() -> str:
-    found = [f"Python {platform.python_version()}"]
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            found.append(f"{name} missing")
+    found = sorted(f"{one.name} {one.version}" for one in distributions() if one.name in PACKAGES)
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return ", ".join([*found, *gpus])
+    return ", ".join([f"Python {platform.python_version()}", *found, *gpus])
 
 
 def compare(backend: str, device: torch.device, dtype: torch.dtype) -> str:

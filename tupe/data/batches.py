@@ -22,8 +22,7 @@ class Sized(FairseqDataset):
     def num_tokens(self, index: int) -> int:
         return self.sizes[index]
 
-    def size(self, index: int) -> int:
-        return self.sizes[index]
+    size = num_tokens
 
 
 class Batches(NestedDictionaryDataset):

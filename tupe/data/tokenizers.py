@@ -151,8 +151,6 @@ class JsonTokenizer:
         import tokenizers
 
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         self.symbols = read_symbols(dictionary)
         ids = self._tokenizer.get_vocab(with_added_tokens=False)
         self._numbers = dict(zip(ids.values(), _numbers(list(ids), self.symbols)))

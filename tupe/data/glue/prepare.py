@@ -119,12 +119,8 @@ def prepare_glue(
                         splits = {
                             split.name: _write(part, task, split, file, manifest, map_) for split, file in files.items()
                         }
-                        content = {
-                            "task": asdict(task),
-                            "made_of": made_of,
-                            "splits": splits,
-                            "checksums": checksums(part),
-                        }
+                        known = {"task": asdict(task), "made_of": made_of}
+                        content = {**known, "splits": splits, "checksums": checksums(part)}
                         write_json(part / MANIFEST, content)
 
             for split in files:
