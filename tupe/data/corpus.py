@@ -37,8 +37,8 @@ from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
 from tupe.data.manifest import IMPORTED, NAME, WORK, Manifest, Settings, checksums
 from tupe.data.parallel import Map, batches, pool
-from tupe.data.text import LANGUAGES, PROFILES, STAGES, TextProcessing
-from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, open_tokenizer, read_symbols
+from tupe.data.text import LANGUAGES, PROFILES, STAGES, kept_processing
+from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, kept_tokenizer, read_symbols
 from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, write_json
 
 BATCH = 32  # documents that a process gets at a time
@@ -51,8 +51,7 @@ _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
-# made once in each process
-_processing, _tokenizer, _mapped = cache(TextProcessing), cache(open_tokenizer), cache(partial(np.load, mmap_mode="r"))
+_mapped = cache(partial(np.load, mmap_mode="r"))
 
 
 def prepare_corpus(
@@ -114,7 +113,7 @@ def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int, sh
     identities, work = [one.identity() for one in inputs], out / WORK
     with run_folder(out, {**asdict(settings), "inputs": identities}):
         if not (out / NAME).exists():
-            _processing(settings.stages, settings.language)  # raises here if a package is missing
+            kept_processing(settings.stages, settings.language)  # raises here if a package is missing
             with pool(workers) as map_:
                 was_read = read(work, inputs)
                 cleaned = clean(work, settings, map_)
@@ -240,7 +239,7 @@ def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Ite
 
 def _clean(settings: Settings, batch: list[tuple[bool, list[str]]]) -> tuple:
     """Return the cleaned documents, how often words of each place occur, and counts."""
-    processing, counts = _processing(settings.stages, settings.language), Counter()
+    processing, counts = kept_processing(settings.stages, settings.language), Counter()
     cleaned = [(is_held, processing.document(lines, counts)) for is_held, lines in batch]
     words = Counter(word for _, lines in cleaned for line in lines for word in line.split())
     return [one for one in cleaned if one[1]], [*map(_place, words)], [*words.values()], counts
@@ -316,7 +315,7 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
 
 def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
     """Encode documents: each is its lines, none of more than `max_tokens`, and an empty line, which end in `</s>`."""
-    tokenizer, counts, documents = _tokenizer(model), Counter(), []
+    tokenizer, counts, documents = kept_tokenizer(model), Counter(), []
     rare = _mapped(model.parent / WORK / "clean/rare.npy")
 
     for lines in batch:

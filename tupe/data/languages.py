@@ -14,19 +14,15 @@ TEST_LANGUAGES = {
     "TyDiQA": ("ar", "bn", "en", "fi", "id", "ko", "ru", "sw", "te"),
 }
 
+# as Wikipedia, XTREME and XLM-R have them: `de`, `ceb`, `zh-Hant`, `zh_yue`
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
-
-
-def is_language(name: str) -> bool:
-    """Return whether a name is a code as Wikipedia, XTREME and XLM-R have them: `de`, `ceb`, `zh-Hant`, `zh_yue`."""
-    return _CODE.fullmatch(name) is not None
 
 
 def languages(folder: Path, chosen: str | None = None) -> list[str]:
     """List the languages that folders in `folder` are called by, sorted; or only `chosen`, such as `de,en`."""
     if chosen is not None:
         return sorted(set(chosen.replace(",", " ").split()))
-    return sorted(path.name for path in folder.iterdir() if is_language(path.name) and path.is_dir())
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and _CODE.fullmatch(path.name))
 
 
 def probabilities(sizes: Sequence[float], alpha: float) -> np.ndarray:

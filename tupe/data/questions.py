@@ -18,7 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from tupe.data.manifest import REPORT, Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.scores import Tokens, scores, tokens
 from tupe.data.text import KEEP_WHITE_SPACE, LINE_STAGES, REPAIR, mark, repaired
-from tupe.data.tokenizers import UNKNOWN_NUMBER, Pieces, read_symbols
+from tupe.data.tokenizers import UNKNOWN_NUMBER, Pieces, kept_tokenizer, read_symbols
 from tupe.util import UserError, atomic, labelled, read_json, run_folder, sha256, write_json
 
 EXAMPLES, QUESTIONS = "examples.npy", "questions.json"
@@ -110,7 +110,7 @@ class Encoder:
                 f"The text processing of {corpus.folder} changes words, so answers cannot be found in the text. "
                 "Prepare the corpus with --profile sentencepiece."
             )
-        self._tokenizer = corpus.tokenizer()
+        self._tokenizer = kept_tokenizer(corpus.model)
         self._repair = REPAIR in stages
         self._keep = KEEP_WHITE_SPACE in stages and not self._repair
 
@@ -129,12 +129,6 @@ class Encoder:
         if character.isspace():
             return character if self._keep and character not in "\r\n" else " "
         return repaired(character) if self._repair else mark(character)
-
-
-@cache
-def encoder_of(corpus: Path) -> Encoder:
-    """Return the encoder of a corpus, made once in each process."""
-    return Encoder(Manifest.load(corpus))
 
 
 def prepare_qa(
@@ -165,7 +159,7 @@ def prepare_qa(
         UserError: `out` was made with another corpus or rules, or a split of it from another file.
     """
     manifest, lines = Manifest.load(corpus), []
-    encoder_of(manifest.folder)  # raises here, before anything is written
+    Encoder(manifest)  # raises here, before anything is written
     with run_folder(out, {**manifest.described(), "rules": rules}), pool(workers) as map_:
         for split, path in labelled(files):
             own = split.removeprefix("test-") if split.startswith("test-") else language
@@ -195,7 +189,7 @@ def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str]
 
     with ExitStack() as stack:
         add = {name: stack.enter_context(writer(out / name, size)) for name, size in sizes.items()}
-        encoded = chain.from_iterable(map_(partial(_encode, corpus.folder), batches(paragraphs, _BATCH)))
+        encoded = chain.from_iterable(map_(partial(_encode, corpus), batches(paragraphs, _BATCH)))
         for place, (context, questions) in enumerate(tqdm(encoded, split, len(paragraphs), disable=None)):
             for name, values in zip(("context", "begin", "end"), context):
                 add[name](values)
@@ -212,13 +206,13 @@ def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str]
     write_json(out / REPORT, {**about, "kept": len(examples), "counts": counts, "checksums": checksums(out)})
 
 
-def _encode(corpus: Path, batch: list[dict]) -> list[tuple[Pieces, list[tuple[np.ndarray, tuple[int, int] | None]]]]:
+def _encode(corpus: Manifest, batch: list[dict]) -> list[tuple[Pieces, list[tuple]]]:
     """Encode some paragraphs in a process of the pool, and find the pieces of each answer.
 
     Returns:
         Each paragraph in pieces, and of its questions the pieces, and the first and last piece of the answer.
     """
-    encoder, found = encoder_of(corpus), []
+    encoder, found = Encoder(corpus), []
     for paragraph in batch:
         context = encoder(paragraph["context"])
         questions = []

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from html.entities import html5
 from itertools import chain
 from operator import ne
@@ -197,3 +197,7 @@ class TextProcessing:
                 counts[f"{name}: added"] += len(new) - len(lines)
                 lines = new
         return lines
+
+
+#: The same object in all of a process that prepares data.
+kept_processing = cache(TextProcessing)

@@ -6,6 +6,7 @@ symbol becomes letters or the unknown symbol, because only training puts masks.
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -178,6 +179,10 @@ Tokenizer = SentencePieceTokenizer | JsonTokenizer
 def open_tokenizer(path: Path) -> Tokenizer:
     """Open the tokenizer in a file of a corpus' folder, whose `dict.txt` has its symbols."""
     return (JsonTokenizer if path.name == JSON else SentencePieceTokenizer)(path, path.with_name(DICTIONARY))
+
+
+#: The same, once in each process that prepares data.
+kept_tokenizer = cache(open_tokenizer)
 
 
 def _numbers(names: list[str], symbols: list[str]) -> list[int]:

@@ -10,7 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +21,11 @@ from tupe.data.documents import open_packed, unchanged
 from tupe.data.manifest import NAME, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import unescape
-from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, open_tokenizer, read_symbols, write_dictionary
+from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, kept_tokenizer, read_symbols, write_dictionary
 from tupe.data.tokenizers import train as train_model
 from tupe.util import read_json, run_folder, sha256, write_json
 
 _BATCH = 1000  # pairs that a process gets at a time
-
-_tokenizer = cache(open_tokenizer)  # made once in each process
 
 
 def prepare_translation(
@@ -146,7 +144,7 @@ def _write_split(out: Path, name: str, files: dict[str, Path], limits: dict, map
 
 def _encode(model: Path, batch: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[list[int], ...]]]:
     """Return a batch, and the numbers of its pairs."""
-    return batch, [tuple(map(_tokenizer(model), pair)) for pair in batch]
+    return batch, [tuple(map(kept_tokenizer(model), pair)) for pair in batch]
 
 
 def _is_kept(source: int, target: int, max_tokens: int, max_ratio: float) -> bool:

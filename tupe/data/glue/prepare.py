@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +16,8 @@ from tupe.data.documents import unchanged
 from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_tasks
 from tupe.data.manifest import Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
-from tupe.data.text import TextProcessing
-from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, Tokenizer, read_symbols
+from tupe.data.text import kept_processing
+from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, kept_tokenizer, read_symbols
 from tupe.util import atomic, read_json, sha256, write_json
 
 _BATCH = 1000  # rows that a process gets at a time
@@ -138,7 +138,7 @@ def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest,
     sides = [folder / f"input{side}" for side in range(len(task.texts))]
     with ExitStack() as stack:
         add = [stack.enter_context(writer(side / split.name, symbols)) for side in sides]
-        for batch in map_(partial(_encode, corpus.folder), batches(bar, _BATCH)):
+        for batch in map_(partial(_encode, corpus), batches(bar, _BATCH)):
             for texts, label in batch:
                 labels.append(label)
                 for add_text, tokens in zip(add, texts):
@@ -164,14 +164,8 @@ def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: li
         (folder / f"{split.name}.label").write_text("".join(f"{label}\n" for label in labels))
 
 
-def _encode(corpus: Path, batch: list[Row]) -> list[Row]:
+def _encode(corpus: Manifest, batch: list[Row]) -> list[Row]:
     """Replace each text by the numbers of its tokens."""
-    processing, tokenizer = _tools(corpus)
+    processing = kept_processing(corpus.settings.stages, corpus.settings.language)
+    tokenizer = kept_tokenizer(corpus.model)
     return [Row(tuple(tokenizer(processing.line(text)) for text in row.texts), row.label) for row in batch]
-
-
-@cache
-def _tools(folder: Path) -> tuple[TextProcessing, Tokenizer]:
-    """Return the text processing and the tokenizer of a corpus, made once in each process."""
-    corpus = Manifest.load(folder)
-    return corpus.text_processing(), corpus.tokenizer()
