@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tupe.data.glue.prepare import Row, rows
+from tupe.data.glue.prepare import rows
 from tupe.data.glue.tasks import TASKS, read_tasks
 
 
@@ -29,10 +29,10 @@ def path(tmp_path_factory):
 
 def test_cola_has_no_header_but_its_test_file_has(path):
     found, counts = read(path, b'gj04\t1\t\tA cat.\r\ngj04\t0\t*\t"A" "cat', "CoLA", "train")
-    assert found == [Row(("A cat.",), "1"), Row(('"A" "cat',), "0")]
+    assert found == [(("A cat.",), "1"), (('"A" "cat',), "0")]
     assert counts == {"kept": 2}
     found, _ = read(path, b"index\tsentence\n0\tA cat.\n", "CoLA", "test")
-    assert found == [Row(("A cat.",), None)]
+    assert found == [(("A cat.",), None)]
 
 
 def test_scores_are_scaled(path):
@@ -40,14 +40,14 @@ def test_scores_are_scaled(path):
     for score in ("5.000", "0", "2.5", "5.1", "nan", "", "-1"):
         raw += f"0\tone\ttwo\t{score}\n"
     found, counts = read(path, raw.encode(), "STS-B", "train")
-    assert [row.label for row in found] == ["1.0", "0.0", "0.5"]
+    assert [label for _, label in found] == ["1.0", "0.0", "0.5"]
     assert counts == {"kept": 3, "dropped": 4}
 
 
 def test_byte_order_mark_and_columns_by_name(path):
     raw = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tone\ttwo"
     found, _ = read(path, raw.encode(), "MRPC", "train")
-    assert found == [Row(("one", "two"), "1")]
+    assert found == [(("one", "two"), "1")]
 
 
 def test_malformed_rows_are_dropped_but_in_a_test_file(path):
@@ -56,7 +56,7 @@ def test_malformed_rows_are_dropped_but_in_a_test_file(path):
     found, counts = read(path, raw.encode(), "QNLI", "train")
     assert (len(found), counts) == (5, {"kept": 5, "dropped": 5})
     found, counts = read(path, b"index\tsentence1\tsentence2\n0\tone\ttwo\n1\tone\n2\tone\ttwo\n", "RTE", "test")
-    assert [row.texts for row in found] == [("one", "two"), ("", ""), ("one", "two")]
+    assert [texts for texts, _ in found] == [("one", "two"), ("", ""), ("one", "two")]
     assert counts == {"kept": 2, "empty": 1}
 
 
@@ -70,7 +70,7 @@ def test_tasks_of_ones_own(tmp_path):
     assert task.classes == ("yes", "no")  # not truth values
     assert [(split.name, split.labelled) for split in task.splits] == [("train", True), ("test", False)]
     found = [list(rows(tmp_path / split.files[0], task, split, Counter())) for split in task.splits]
-    assert found == [[Row(("Yes?",), "no"), Row(("No?",), "yes")], [Row(("What?",), None)]]
+    assert found == [[(("Yes?",), "no"), (("No?",), "yes")], [(("What?",), None)]]
 
 
 PIECES = [b"\t", b"\n", b"\r", b"0", b"1", b"2.5", b"entailment", b"a b", b'"', b"\xef\xbb\xbf", b"\xff", b"\x00"]
@@ -95,10 +95,10 @@ def test_rows_in_are_rows_kept_and_rows_counted(path, task_and_split, raw, good)
     assert counts.total() == body.count(b"\n") + (body != b"" and not body.endswith(b"\n"))
     assert len(found) == counts["kept"] + counts["empty"] >= good
     assert counts["empty" if split.labelled else "dropped"] == 0
-    for row in found:
-        assert len(row.texts) == len(task.texts)
-        assert (row.label is None) == (not split.labelled)
-        assert row.label is None or row.label in task.classes or 0 <= float(row.label) <= 1
+    for texts, label in found:
+        assert len(texts) == len(task.texts)
+        assert (label is None) == (not split.labelled)
+        assert label is None or label in task.classes or 0 <= float(label) <= 1
 
 
 @pytest.mark.skipif("TUPE_GLUE_DIR" not in os.environ, reason="TUPE_GLUE_DIR names no download of GLUE")

@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
-from tupe.data.documents import unchanged
 from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_tasks
 from tupe.data.manifest import Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
@@ -23,17 +21,11 @@ from tupe.util import atomic, read_json, sha256, write_json
 _BATCH = 1000  # rows that a process gets at a time
 
 
-class Row(NamedTuple):
-    """A row: its one or two texts, and its label for training: a class, or a score in [0, 1]."""
+def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    """Yield the texts and the label of the rows of a file that can be used: a class, or a score in [0, 1].
 
-    texts: tuple[str, ...]
-    label: str | None
-
-
-def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[Row]:
-    """Yield the rows of a file that can be used; every row of a file without labels, since predictions need it.
-
-    `counts` gets the rows that are `kept` and `dropped`, and the malformed ones that are kept with `empty` texts.
+    Every row of a file without labels is there, since predictions need it. `counts` gets the rows that are `kept` and
+    `dropped`, and the malformed ones that are kept with `empty` texts.
     """
     with path.open("rb") as file:
         columns = split.columns or fields_of(file.readline())
@@ -48,7 +40,7 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[Row]
                 counts["dropped"] += 1
             else:
                 counts["kept" if whole else "empty"] += 1
-                yield Row(tuple(fields[name] for name in task.texts), label)
+                yield tuple(fields[name] for name in task.texts), label
 
 
 def _label(fields: dict[str, str], task: Task) -> str | None:
@@ -108,20 +100,17 @@ def prepare_glue(
             path = out / task.name / MANIFEST
             content = read_json(path) if path.is_file() else {}
 
-            with unchanged(files.values()):
-                named = {
-                    split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
-                    for split, file in files.items()
-                }
-                made_of = {"files": named, **manifest.described()}
-                if content.get("made_of") != made_of:
-                    with atomic(path.parent, overwrite=bool(content)) as part:
-                        splits = {
-                            split.name: _write(part, task, split, file, manifest, map_) for split, file in files.items()
-                        }
-                        known = {"task": asdict(task), "made_of": made_of}
-                        content = {**known, "splits": splits, "checksums": checksums(part)}
-                        write_json(part / MANIFEST, content)
+            named = {
+                split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
+                for split, file in files.items()
+            }
+            made_of = {"files": named, **manifest.described()}
+            if content.get("made_of") != made_of:
+                with atomic(path.parent, overwrite=bool(content)) as part:
+                    splits = {one.name: _write(part, task, one, file, manifest, map_) for one, file in files.items()}
+                    known = {"task": asdict(task), "made_of": made_of}
+                    content = {**known, "splits": splits, "checksums": checksums(part)}
+                    write_json(part / MANIFEST, content)
 
             for split in files:
                 print(f"{task.name:<6} {split.name:<6} rows: {counted(content['splits'][split.name])}", flush=True)
@@ -164,8 +153,8 @@ def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: li
         (folder / f"{split.name}.label").write_text("".join(f"{label}\n" for label in labels))
 
 
-def _encode(corpus: Manifest, batch: list[Row]) -> list[Row]:
+def _encode(corpus: Manifest, batch: list[tuple]) -> list[tuple]:
     """Replace each text by the numbers of its tokens."""
     processing = kept_processing(corpus.settings.stages, corpus.settings.language)
     tokenizer = kept_tokenizer(corpus.model)
-    return [Row(tuple(tokenizer(processing.line(text)) for text in row.texts), row.label) for row in batch]
+    return [(tuple(tokenizer(processing.line(text)) for text in texts), label) for texts, label in batch]
