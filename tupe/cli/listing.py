@@ -31,7 +31,14 @@ def systems(
         parameters: Count the parameters too, with 32,768 symbols and 512 positions.
     """
     if flags:
-        print_flags()
+        from tupe.models.config import ElectraConfig, Seq2SeqConfig
+        from tupe.systems import system_fields
+
+        fields = {**Seq2SeqConfig.__dataclass_fields__, **ElectraConfig.__dataclass_fields__}
+        for name in system_fields(ElectraConfig, Seq2SeqConfig):
+            field = fields[name]
+            choices = f" {{{','.join(map(str, field.type))}}}" if isinstance(field.type, EnumMeta) else ""
+            print(f"--{name.replace('_', '-')}{choices} (default: {field.default})\n    {field.metadata['help']}")
         return
     prefix, named, sizes = KINDS[kind]
     rows = [(prefix + name, PAPER_NAMES.get(name, ""), *map(row.get, _FIELDS)) for name, row in named.items()]
@@ -41,31 +48,14 @@ def systems(
     shown = "{encoder_layers} x {encoder_embed_dim}, {encoder_attention_heads} heads"
     print("sizes: " + "; ".join(f"{name} {shown.format(**fields)}" for name, fields in sizes.items()))
     if parameters:
-        print_parameters(prefix, named, sizes)
+        from tupe.models.summary import meta_model, size_of
 
-
-def print_parameters(prefix: str, systems: Iterable[str], sizes: Iterable[str]) -> None:
-    """Print the parameters by system and size."""
-    from tupe.models.summary import meta_model, size_of
-
-    print("\nparameters, 32,768 symbols, 512 positions (position encoding / model)")
-    rows = [("", *sizes)]
-    for name in systems:
-        counts = [size_of(meta_model(f"{prefix}{name}_{size}", 32_768, 512)) for size in sizes]
-        rows.append((prefix + name, *(f"{n.position:,} / {n.total:,}" for n in counts)))
-    _print_aligned(rows)
-
-
-def print_flags() -> None:
-    """Print the flag of each field of a system, with its choices, default and meaning."""
-    from tupe.models.config import ElectraConfig, Seq2SeqConfig
-    from tupe.systems import system_fields
-
-    fields = {**Seq2SeqConfig.__dataclass_fields__, **ElectraConfig.__dataclass_fields__}
-    for name in system_fields(ElectraConfig, Seq2SeqConfig):
-        field = fields[name]
-        choices = f" {{{','.join(map(str, field.type))}}}" if isinstance(field.type, EnumMeta) else ""
-        print(f"--{name.replace('_', '-')}{choices} (default: {field.default})\n    {field.metadata['help']}")
+        print("\nparameters, 32,768 symbols, 512 positions (position encoding / model)")
+        rows = [("", *sizes)]
+        for name in named:
+            counts = [size_of(meta_model(f"{prefix}{name}_{size}", 32_768, 512)) for size in sizes]
+            rows.append((prefix + name, *(f"{n.position:,} / {n.total:,}" for n in counts)))
+        _print_aligned(rows)
 
 
 def _print_aligned(rows: list[Iterable[object]]) -> None:
