@@ -2,6 +2,7 @@
 
     python lab/benchmarks/attention.py --output results                                 # a GPU, bf16
     python lab/benchmarks/attention.py --dropout 0.1 --output results
+    python lab/benchmarks/attention.py --check                                          # errors, and not times
     OMP_NUM_THREADS=1 python lab/benchmarks/attention.py --cases 2x128 --rounds 5       # to try it on a CPU
 
 The rivals take turns, in alternating order. A figure is the median over the rounds. A ratio is taken within each round,
@@ -13,17 +14,19 @@ GPU the last lines are the verdict of the rule for the Triton kernels (docs/dev/
 import argparse
 import functools
 import itertools
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measured import compare, machine, parse, report
+from measured import compare, machine, parse, reason, report
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tupe.attention import biased_attention
+from tupe.attention.kernels.check import errors
 from tupe.position import Terms
 
 #: Floor -> PyTorch's kernel without a bias.
@@ -57,6 +60,7 @@ def arguments() -> Namespace:
     add("--heads", type=int, default=12)
     add("--width", type=int, default=64, help="of a head (default: 64)")
     add("--dropout", type=float, default=0.0)
+    add("--check", action="store_true", help="compare the output and each gradient with float64, and end with 1 if far")
     return parse(parser, rounds=30, warm_up=3, steps=10)
 
 
@@ -115,8 +119,32 @@ def verdict(records: list[dict[str, Any]]) -> str:
     return f"{best} takes {ratio:.2f} times as long as the kernels, which {'stay' if ratio >= ADVANTAGE else 'go'}"
 
 
+def check(args: Namespace) -> bool:
+    """Print the largest error of every backend and return whether all are within the bounds of the self-check."""
+    print("| backend | type | length | largest error / allowed | of |", 5 * "|---" + "|", sep="\n")
+    backends = dict.fromkeys(RIVALS[rival][0] for rival in args.rivals if rival != "reference")
+    lengths = [int(case.partition("x")[2]) - 1 for case in args.cases]  # odd ones
+    fits = True
+    for backend, dtype, length in itertools.product(backends, ("bfloat16", "float16")[: 1 + args.on_gpu], lengths):
+
+        def attend(query, key, value, bias, padding, scale, dropout_p, backend=backend):
+            options = {"key_padding_mask": padding, "scale": scale, "dropout_p": dropout_p, "training": True}
+            return biased_attention(query, key, value, bias, backend=backend, **options)
+
+        try:
+            found = errors(attend, torch.device(args.device), getattr(torch, dtype), length, args.width)
+            error, name = max((error, name) for name, error in found.items())
+        except Exception as missing:  # the other backends are still checked
+            error, name = torch.inf, reason(missing)
+        fits &= error <= 1
+        print(f"| {backend} | {dtype} | {length} | {error:.3f} | {name} |", flush=True)
+    return fits
+
+
 def main() -> None:
     args = arguments()
+    if args.check:
+        sys.exit(not check(args))
     about = f"{args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds of {args.steps} steps"
     title = f"{machine(args.device)}, {args.dtype}, {about}, {args.clock} time"
     records = report("attention", title, cases(args), args)

@@ -7,12 +7,12 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
-python=${PYTHON:-python3} check=() cases=(32x512 32x128 8x2048) attention=() model=()
+python=${PYTHON:-python3} check=(--cases 1x202 1x512) cases=(32x512 32x128 8x2048) attention=() model=()
 if [ "${1-}" = --dry-run ]; then
     shift
     export TRITON_INTERPRET=1 CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1
     round=(--rounds 1 --warm-up 0 --steps 1)
-    check=(--lengths 33 --width 16 --dtypes bfloat16 --backends sdpa factors triton) # FlexAttention has no backward
+    check=(--cases 1x34 --width 16 --rivals sdpa factors triton) # FlexAttention has no backward
     cases=(2x16) attention=(--heads 2 --width 16 "${round[@]}" --rivals sdpa factors triton)
     model=(--layers 1 --width 32 --batch 2 --length 16 --vocab-size 64 "${round[@]}")
 fi
@@ -24,7 +24,7 @@ step() { # SECONDS NAME COMMAND...: ended after SECONDS, and the others go on
     echo "== $name"
     timeout "$limit" "$python" "lab/benchmarks/$@" 2>&1 | tee "$folder/$name.log" || failed+=("$name")
 }
-step 70 correctness correctness.py "${check[@]}"
+step 70 correctness attention.py --check "${check[@]}"
 step 100 attention attention.py --cases "${cases[@]}" --output "$folder/attention" "${attention[@]}"
 step 60 dropout attention.py --dropout 0.1 --cases "${cases[0]}" --output "$folder/dropout" "${attention[@]}"
 step 150 steps steps.py --output "$folder/steps" "${model[@]}"
