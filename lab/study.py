@@ -51,9 +51,6 @@ _DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 _LOG, _SPENT = "log", "processor_seconds.json"
 
 
-# ---------------------------------------------------------------------------------------------------- a pre-training
-
-
 def updates(design: Design, run: Run) -> int:
     """Return the number of updates of a pre-training.
 
@@ -140,9 +137,6 @@ def measure(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, A
         losses = loss_by_length(checkpoint, corpus, design.lengths, window=window, masks=design.masks)
         by_length = {name: {str(n): loss._asdict() for n, loss in of.items()} for name, of in losses.items()}
     return {"loss_by_position": by_position, "loss_by_length": by_length, "heads": dict(patterns)}
-
-
-# -------------------------------------------------------------------------------------------------------- the runs
 
 
 class Study:

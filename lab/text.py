@@ -33,6 +33,7 @@ _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_tes
 #: Between paragraphs: the mark of an item of a list, an empty line, or a colon at the end of a line.
 _BREAK = re.compile(r"(?:^|\n)\s*(?:[*+-]|\d+[.)])\s+|\n\s*\n|:\n")
 _MARKUP = re.compile(r"(?::[a-z:]+:)?``?~?([^`<]+?)(?: <[^>]*>)?``?|(?<!\w)\*{1,2}(\w[^*]*)\*{1,2}(?!\w)")
+#: Sentences end with `.`, `?` or `!` before a capital letter.
 _SENTENCE_END = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)(?<!vs\.)\s+(?=[\"'(]*[A-Z])")
 _WHOLE = re.compile(r"[\"'(]?[A-Z].*[.?!][\"')]*")
 _WORD = re.compile(r"[\"'(]*[A-Za-z]+(?:['/-][A-Za-z]+)*[\"').,;:?!]*")
@@ -62,14 +63,10 @@ def python_documents(library: Path | None = None) -> dict[str, Document]:
 def paragraphs_of(text: str) -> Iterator[list[str]]:
     """Return the paragraphs of running English in a docstring or topic, as lists of sentences."""
     for block in _BREAK.split(inspect.cleandoc(text).translate(_ASCII)):
-        sentences = [sentence for sentence in split_sentences(_MARKUP.sub(r"\1\2", block)) if is_english(sentence)]
+        plain = " ".join(_MARKUP.sub(r"\1\2", block).split())
+        sentences = [sentence for sentence in _SENTENCE_END.split(plain) if is_english(sentence)]
         if sentences and ">>>" not in block:
             yield sentences
-
-
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a paragraph: they end with `.`, `?` or `!` before a capital letter."""
-    return _SENTENCE_END.split(" ".join(text.split()))
 
 
 def is_english(sentence: str) -> bool:
@@ -122,9 +119,6 @@ def _without_repeats(sentences: list[str], seen: set[str]) -> list[str]:
     new = [sentence for sentence in sentences if sentence.lower() not in seen]
     seen.update(sentence.lower() for sentence in new)
     return new
-
-
-# ---------------------------------------------------------------------------------------------------- the task
 
 
 def swap_neighbours(sentence: str, rng: random.Random) -> str | None:

@@ -58,9 +58,6 @@ def arguments() -> Namespace:
     return parse(parser, rounds=20, warm_up=3, steps=5)
 
 
-# ----------------------------------------------------------------------------------------------------------- the step
-
-
 def build(args: Namespace) -> tuple[nn.Module, Any]:
     """Return the rival's model, and a dictionary."""
     if args.rival == "authors":
@@ -150,8 +147,6 @@ def model_step(args: Namespace) -> Callable[[], None]:
 
     return training
 
-
-# ---------------------------------------------------------------------------------------------------- one process each
 
 #: The step of this process's rival.
 STEP: list[Callable[[], None]] = []

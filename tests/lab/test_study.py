@@ -13,6 +13,7 @@ from lab import study
 from lab.design import Run, read_design
 from lab.records import read_records, write_record
 from lab.study import Study
+from tests.commands import ROOT
 from tupe.util import UserError
 
 DESIGN = """
@@ -98,9 +99,9 @@ def test_the_order(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "roberta", "TUPE-A"]
 
 
-@pytest.mark.parametrize("size", ["controls", "cpu", "gpu", "length", "long", "warm_start"])
-def test_those_of_the_repository(size):
-    design = read_design(size)
+@pytest.mark.parametrize("path", ROOT.glob("configs/study/*.yaml"), ids=lambda path: path.stem)
+def test_those_of_the_repository(path):
+    design = read_design(path.stem)
     runs = list(design.runs())
     assert len({run.path for run in runs}) == len(runs)
     for run in runs:
