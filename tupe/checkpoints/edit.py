@@ -124,10 +124,9 @@ def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
 def extend_positions(
     checkpoint: Path, number: int, out: Path, *, rule: Literal["repeat", "interpolate"] = "repeat"
 ) -> str:
-    """Give a checkpoint more positions than it was trained with; it does not contain the optimizer's state.
+    """Give a checkpoint more positions than it was trained with. The optimizer's state is left behind.
 
-    Relative terms extend beyond their distances. Absolute terms repeat or interpolate their rows after
-    [CLS].
+    Relative terms extend beyond their distances. Absolute terms repeat or interpolate their rows after [CLS].
 
     tupe convert positions checkpoints/tupe_a_base/checkpoint_last.pt 1024 longer.pt
 

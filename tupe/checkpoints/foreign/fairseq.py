@@ -50,7 +50,7 @@ def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool)
     fields = _fields(options, weights)
     dictionary = read_dictionary(folder / DICTIONARY)
     roles = (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk(), dictionary.index(MASK))
-    folder = folder if bpe is None else bpe
+    folder = bpe or folder
     symbols, rows = by_role(_pieces(dictionary, folder), dict(zip((*FAIRSEQ_SYMBOLS, MASK), roles)))
     original = _original(Namespace(**{**options, **fields, "data": ""}), state["model"], dictionary, head, kept)
 
