@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.data.conftest import as_text, made_documents
 from tests.data.kills import run_killed
 from tupe.cli.main import main
-from tupe.data import corpus, duplicates
+from tupe.data import corpus
 from tupe.data.corpus import SHORT, held_out, join
 from tupe.data.text import STAGES
 from tupe.util import UserError, lock
@@ -103,7 +103,7 @@ def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
 def small_batches(monkeypatch):
     """Of some documents each, and hashes in several slices."""
     monkeypatch.setattr(corpus, "BATCH", 3)
-    monkeypatch.setattr(duplicates, "SLICE", 50)
+    monkeypatch.setattr(corpus, "SLICE", 50)
 
 
 def files(folder):
@@ -213,6 +213,17 @@ def test_the_same_documents_in_any_order(hashes, rng, data):
     marked = held_out(hashes, none, number)
     assert marked.sum() == number
     assert (held_out(hashes[order], none, number) == marked[order]).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 5) | st.integers(2**64 - 3, 2**64 - 1), min_size=1), st.integers(1, 7))
+def test_each_hash_after_the_first_is_marked(tmp_path_factory, hashes, slice_size):
+    path, seen = tmp_path_factory.getbasetemp() / "lines", set()
+    np.array(hashes, "<u8").tofile(path)
+    expected = [number in seen or bool(seen.add(number)) for number in hashes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "SLICE", slice_size)  # few hashes at a time, so that there are several ranges
+        assert corpus.repeated(path, ("deduplicate-lines",)).tolist() == expected
 
 
 JOINED = st.lists(st.integers(1, 2 * SHORT).map(lambda words: " ".join(["w"] * words)))

@@ -33,7 +33,6 @@ from typer import Argument, Option
 from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import Input, documents_of, find, unchanged
-from tupe.data.duplicates import repeated
 from tupe.data.languages import probabilities
 from tupe.data.manifest import IMPORTED, NAME, WORK, Manifest, Settings, checksums
 from tupe.data.parallel import Map, batches, pool
@@ -42,6 +41,7 @@ from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, kept_tokeniz
 from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, write_json
 
 BATCH = 32  # documents that a process gets at a time
+SLICE = 1 << 23  # hashes compared at a time: some 300 MB
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
 RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare; a line with a larger fraction of them is dropped
@@ -160,10 +160,25 @@ def _hash(line: str) -> bytes:
     return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
 
 
-def deduplicate(work: Path, settings: Settings, kind: str) -> np.ndarray:
-    """Mark the `documents` or `lines` that came before, in any language: none if the stage is off."""
-    hashes = np.memmap(work / "read" / kind, dtype="<u8", mode="r")
-    return repeated(hashes) if f"deduplicate-{kind}" in settings.stages else np.zeros(len(hashes), dtype=bool)
+def repeated(path: Path, stages: tuple[str, ...]) -> np.ndarray:
+    """Mark each 64-bit hash in a file of `read` that an earlier one equals: bool `(N,)`, all false without that stage.
+
+    The first bits of a hash put it into a range that fits in memory. For each range the file, which is mapped, is read
+    once, so memory grows with the corpus by a byte per hash. In one of 1,600 corpora of 150 million lines (16 GB), two
+    different lines have the same hash.
+    """
+    hashes = np.memmap(path, dtype="<u8", mode="r")
+    found = np.zeros(len(hashes), dtype=bool)
+    ranges = -(-len(hashes) // SLICE) if f"deduplicate-{path.name}" in stages else 0
+    for number in range(ranges):
+        blocks = (hashes[start : start + SLICE] >> np.uint64(32) for start in range(0, len(hashes), SLICE))
+        chosen = np.concatenate([(block * np.uint64(ranges)) >> np.uint64(32) == number for block in blocks])
+        places = np.flatnonzero(chosen)
+        of_range = hashes[places]
+        order = np.argsort(of_range, kind="stable")
+        again = order[1:][of_range[order[1:]] == of_range[order[:-1]]]
+        found[places[again]] = True
+    return found
 
 
 def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
@@ -178,7 +193,7 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
     folder, counts = work / "clean", {}
     if not folder.exists():
         words = np.zeros(_PLACES, dtype=np.uint32)
-        again, lines_again = (deduplicate(work, settings, kind) for kind in ("documents", "lines"))
+        again, lines_again = (repeated(work / "read" / kind, settings.stages) for kind in ("documents", "lines"))
         hashes = np.fromfile(work / "read/documents", dtype="<u8")
         lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
         begins = lengths.cumsum() - lengths
