@@ -1,39 +1,71 @@
-"""Every kind of term is the same under what replicates, shards, replicates, prunes or hooks it."""
+"""Every kind of term is the same under what replicates, shards or hooks it."""
 
-import json
-import subprocess
+import copy
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
-from tests.commands import ROOT, environment
-from tests.models.small import KINDS
-
-SHARDED = ["DDP", "FSDP"]
-
-
-@pytest.fixture(scope="module")
-def differences(tmp_path_factory):
-    """wrapper, system -> how the two processes differ from the plain model; started once for all."""
-    folder = tmp_path_factory.mktemp("processes")
-    command = ["python3", "-m", "tests.models.two_processes"]
-    both = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder), *KINDS], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    said = [process.communicate()[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    by_rank = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
-    return {(wrapper, system): (what, other) for (wrapper, system, what), (_, _, other) in zip(*by_rank)}
+from tests.models.small import KINDS, small_batch, small_dictionary, small_model
 
 
-@pytest.mark.parametrize("system", KINDS)
-@pytest.mark.parametrize("wrapper", SHARDED)
-def test_sharded(differences, wrapper, system):
-    assert differences[wrapper, system] == ("", "")
+def fsdp(model):
+    """Shard each layer and each term of the positions."""
+    mesh, encoder = dist.device_mesh.init_device_mesh("cpu", (2,)), model.encoder.sentence_encoder
+    for unit in (*encoder.layers, *encoder.position_bias.children()):
+        fully_shard(unit, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+WRAPPERS = {"DDP": lambda model: DistributedDataParallel(model, find_unused_parameters=False), "FSDP": fsdp}
+
+
+def compare(system, wrap, rank):
+    """Raises where the wrapped model differs: logits of its half of the batch, every update, evaluation."""
+    dictionary = small_dictionary()
+    plain = small_model(f"{system}_tiny", dictionary, dropout=0.0, attention_dropout=0.0)
+    halves = [small_batch(dictionary, lengths, seed) for seed, lengths in enumerate([(12, 9), (12, 7)])]
+    halves[0][0, 5:7] = dictionary.eos()  # a pair
+    wrapped = wrap(copy.deepcopy(plain))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.5) for model in (plain, wrapped)]  # a change is a gradient
+    for _ in range(2):  # the second round meets what the first may have kept
+        plain.train(), wrapped.train()
+        logits, expected = wrapped(halves[rank])[0], [plain(half)[0] for half in halves]
+        torch.testing.assert_close(logits, expected[rank], rtol=1e-4, atol=1e-5)
+        losses = sum(out.square().mean() for out in expected) / 2, logits.square().mean()
+        for optimizer, loss in zip(optimizers, losses):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        found = {name.removeprefix("module."): parameter.detach() for name, parameter in wrapped.named_parameters()}
+        for name, parameter in plain.named_parameters():
+            own = found[name].full_tensor() if isinstance(found[name], DTensor) else found[name]
+            torch.testing.assert_close(own, parameter.detach(), rtol=1e-4, atol=1e-5, msg=name)
+        plain.eval(), wrapped.eval()
+        with torch.no_grad():
+            for _ in range(2):
+                torch.testing.assert_close(wrapped(halves[rank])[0], plain(halves[rank])[0], rtol=1e-4, atol=1e-4)
+
+
+def process(rank, wrapper, meeting):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    for system in KINDS:
+        try:
+            compare(system, WRAPPERS[wrapper], rank)
+        except Exception as error:
+            raise AssertionError(f"{wrapper} of {system}") from error
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_sharded(wrapper, tmp_path):
+    method = "fork" if torch.version.cuda is None else "spawn"  # autograd's threads for CUDA forbid a fork
+    torch.multiprocessing.start_processes(process, (wrapper, tmp_path / "meeting"), nprocs=2, start_method=method)
 
 
 @pytest.fixture
@@ -41,14 +73,11 @@ def model(request, build):
     return build(f"{request.param}_tiny", dropout=0.0, attention_dropout=0.0)
 
 
-kinds = pytest.mark.parametrize("model", KINDS, indirect=True)
-
-
 def projections(model):
     return {name: module for name, module in model.named_modules() if isinstance(module, (nn.Linear, nn.LayerNorm))}
 
 
-@kinds
+@pytest.mark.parametrize("model", KINDS, indirect=True)
 @pytest.mark.parametrize("half", [False, True])
 @torch.no_grad()
 def test_hooks_of_every_projection_run(model, tokens, half):
