@@ -1,7 +1,6 @@
 """Extractive question answering: which span of a context answers a question, on folders of `tupe prepare-qa`."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -10,7 +9,7 @@ from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask, register_task
-from omegaconf import II, MISSING, DictConfig, OmegaConf, open_dict
+from omegaconf import II, MISSING, DictConfig
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter, log_examples
@@ -65,8 +64,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
         """Return the model for windows of `max_positions`, with a span head."""
-        with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
-            cfg.max_positions = self.cfg.max_positions
+        cfg.max_positions = self.cfg.max_positions
         model = super().build_model(cfg, from_checkpoint)
         self.pair_separators = getattr(cfg, "pair_separators", 2)
         self.cfg.max_positions = cfg.max_positions
