@@ -159,20 +159,3 @@ def glue(corpus, tmp_path_factory):
             else:
                 write(folder / task / "label" / f"{split}.label", [f"{draw.random():.3f}" for _ in range(rows)])
     return folder
-
-
-@pytest.fixture(scope="session")
-def parallel(tmp_path_factory):
-    """Folder of prepared parallel text."""
-    from tests.data.test_translation import WORDS
-    from tupe.cli.main import main
-
-    folder, draw = tmp_path_factory.mktemp("parallel"), random.Random(0)
-    for split, number in (("train", 300), ("valid", 20), ("test", 20)):
-        source = [draw.choices(list(WORDS), k=draw.randrange(2, 7)) for _ in range(number)]
-        write(folder / f"{split}.en", [" ".join(words) for words in source])
-        write(folder / f"{split}.de", [" ".join(WORDS[word] for word in words) for words in source])
-    files = [f"--{split}={folder / split}" for split in ("train", "valid", "test")]
-    options = [*files, "--vocab-size=60", "--workers=1"]
-    assert main(["prepare-translation", "en", "de", str(folder / "data"), *options]) == 0
-    return folder / "data"

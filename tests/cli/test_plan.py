@@ -6,6 +6,7 @@ import pytest
 from fairseq import models, tasks
 
 from tests.commands import ROOT
+from tests.contract.fixtures.data import WORDS, write_data
 from tupe.cli.launch import Training
 from tupe.cli.plan import lines, read_config, short
 
@@ -53,13 +54,13 @@ def test_hours_of_the_papers_base(corpus):
 
 
 @pytest.mark.parametrize("keys", [(), ("model.share_all_embeddings=false", "+model.cross_position=low_rank")])
-def test_a_translation(keys, parallel):
-    overrides = [f"task.data={parallel}", "model._name=seq2seq_shaw_tiny", "dataset.max_tokens=100",
+def test_a_translation(keys, tmp_path):
+    overrides = [f"task.data={write_data(tmp_path)}", "model._name=seq2seq_shaw_tiny", "dataset.max_tokens=100",
                  "optimization.update_freq=[2]", *keys]  # fmt: skip
     path = ROOT / "configs/translation/multi30k_en_de.yaml"
     first, batch, updates = lines(Training(path, overrides, 2, 2))
     cfg = read_config(path.parent, path.stem, overrides)
     number = sum(p.numel() for p in models.build_model(cfg.model, tasks.setup_task(cfg.task)).parameters())
-    assert f", {short(number)} parameters, 60 symbols" in first
+    assert f", {short(number)} parameters, {4 + len(WORDS)} symbols" in first
     assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens an update, at most"
     assert updates.startswith("8,000 updates: 6.4M tokens, ")
