@@ -22,7 +22,7 @@ PACKAGES = ("torch", "triton", "fairseq-fixed", "hydra-core", "omegaconf", "nump
 #: Four updates on fairseq's dummy data.
 TRAINING = (
     "fairseq-train --task dummy_masked_lm --dict-size 100 --dataset-size 16 --tokens-per-sample 64 --batch-size 4 "
-    "--criterion tupe_masked_lm --arch tupe_tiny --max-positions 64 --optimizer adam --lr 0.001 --lr-scheduler fixed "
+    "--criterion masked_lm --arch tupe_tiny --max-positions 64 --optimizer adam --lr 0.001 --lr-scheduler fixed "
     "--max-epoch 1 --no-save --disable-validation --log-format json --distributed-world-size 1 --user-dir"
 )
 
