@@ -51,7 +51,7 @@ _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
-_mapped = cache(partial(np.load, mmap_mode="r"))
+_mapped = cache(partial(np.load, mmap_mode="r"))  # once in each process
 
 
 def prepare_corpus(

@@ -199,5 +199,5 @@ class TextProcessing:
         return lines
 
 
-#: The same object in all of a process that prepares data.
+#: Makes a `TextProcessing` once in each process that prepares data.
 kept_processing = cache(TextProcessing)

@@ -181,7 +181,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
     return (JsonTokenizer if path.name == JSON else SentencePieceTokenizer)(path, path.with_name(DICTIONARY))
 
 
-#: The same, once in each process that prepares data.
+#: Opens a tokenizer once in each process that prepares data.
 kept_tokenizer = cache(open_tokenizer)
 
 
