@@ -17,24 +17,20 @@ from tupe.util import available_cores, read_json, write_json
 
 @dataclass(kw_only=True)
 class Record:
-    """Base of the records. Each kind of run adds its results."""
+    """What a run depends on, where it was done, and the results of its kind of run."""
 
     version: int = 1
     settings: dict[str, Any]  # all that the result depends on
     host: dict[str, int | str]  # processor, cores, GPU
     versions: dict[str, str]
+    processor_seconds: float = 0.0  # of the process and of its interrupted starts
 
-
-@dataclass(kw_only=True)
-class Pretraining(Record):
-    """Record of a pre-training that reached its last update, or diverged in the search."""
-
-    lr: float  # the peak of the learning rate
-    parameters: int  # of the model
-    curve: list[tuple[int, float]]  # update and validation loss, bits a masked token
-    accuracy: float | None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
-    training_seconds: float  # wall time of all updates, also of those done twice; without validation
-    processor_seconds: float  # of the process and of its interrupted starts
+    # a pre-training that reached its last update, or diverged in the search
+    lr: float = 0.0  # the peak of the learning rate
+    parameters: int = 0  # of the model
+    curve: list[tuple[int, float]] = field(default_factory=list)  # update and validation loss, bits a masked token
+    accuracy: float | None = None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
+    training_seconds: float = 0.0  # wall time of all updates, also of those done twice; without validation
     # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...; `None`, or 0 in older records,
     # where no token is masked, as at 0
     loss_by_position: dict[str, list[float | None]] = field(default_factory=dict)
@@ -44,56 +40,31 @@ class Pretraining(Record):
     heads: dict[str, int] = field(default_factory=dict)
     diverged: bool = False  # whether it ended early because loss or gradients were not finite
 
+    # a sweep of one checkpoint: column -> learning rate -> percent, one for each seed
+    scores: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    # costs by `lab/benchmarks/model.py`: system -> mode -> quartiles of the time relative to the first system
+    conditions: str = ""
+    times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    seconds: float = 0.0  # of the processor, for a conversion by `tupe warm-start`
+
     @property
     def loss(self) -> float:
         """The final validation loss; infinite if the run diverged."""
         return math.inf if self.diverged else self.curve[-1][1]
 
 
-@dataclass(kw_only=True)
-class FineTuning(Record):
-    """Record of a sweep of one checkpoint: `scores` by column and learning rate, percent, one for each seed."""
-
-    scores: dict[str, dict[str, list[float]]]
-    processor_seconds: float
-
-
-@dataclass(kw_only=True)
-class Cost(Record):
-    """Record of costs by `lab/benchmarks/model.py`: relative time to the first system, by system and mode.
-
-    A time is a median with its quartiles, `[lower, median, upper]`.
-    """
-
-    conditions: str
-    times: dict[str, dict[str, list[float]]]
-
-
-@dataclass(kw_only=True)
-class Conversion(Record):
-    """Record of a checkpoint that `tupe warm-start` converted into another system."""
-
-    seconds: float  # of the processor, for the conversion only
-
-
-KINDS = {
-    "search": Pretraining,
-    "final": Pretraining,
-    "start": Conversion,
-    "short": Pretraining,
-    "glue": FineTuning,
-    "cost": Cost,
-}
-
-
 def read_records(folder: Path, design: Design) -> dict[Run, Record]:
     """Return the existing records of a study's runs."""
     paths = {run: folder / run.path for run in design.runs()}
-    return {run: KINDS[run.part](**read_json(path)) for run, path in paths.items() if path.exists()}
+    return {run: Record(**read_json(path)) for run, path in paths.items() if path.exists()}
 
 
 def write_record(folder: Path, run: Run, record: Record) -> None:
-    write_json(folder / run.path, asdict(record))
+    """Write the fields of the run's kind, which differ from the default."""
+    usual = asdict(Record(settings={}, host={}, versions={}, version=0))
+    write_json(folder / run.path, {name: value for name, value in asdict(record).items() if value != usual[name]})
 
 
 def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float | None:

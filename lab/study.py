@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from lab import records as kinds
 from lab.design import PARTS, ROBERTA, Design, Run, read_design
 from lab.records import Record, best_rate, read_records, this_machine, write_record
 from lab.report import add_size
@@ -323,23 +322,23 @@ class Study:
         """Return the record of a run that has ended; `said` is the output of its command."""
         about = {"settings": settings, **this_machine()}
         if run.part == "start":
-            return kinds.Conversion(seconds=float(_SECONDS.findall(said)[-1]), **about)
+            return Record(seconds=float(_SECONDS.findall(said)[-1]), **about)
         if run.part == "cost":
             found, times = read_json(folder / "model.json"), {}
             for record in found["records"]:
                 times.setdefault(record["rival"], {})[record["mode"]] = record["time_over_first"]
-            return kinds.Cost(conditions=found["run"], times=times, **about)
+            return Record(conditions=found["run"], times=times, **about)
         about |= {"processor_seconds": round(spent, 1)}
         if run.part == "glue":
             cells = read_sweep(folder / "sweep").cells.items()
             scores = {name: {f"{lr:g}": found for lr, found in cell.scores.items()} for name, cell in cells}
-            return kinds.FineTuning(scores=scores, **about)
+            return Record(scores=scores, **about)
         log = TrainingLog({}, {})
         with contextlib.suppress(UserError):  # a run may diverge before its first record
             log = read_log(folder)
         valid = sorted(log.valid.items())
         parameters = _PARAMETERS.search((folder / _LOG).read_text(errors="replace"))
-        return kinds.Pretraining(
+        return Record(
             lr=self.lr(run),
             parameters=int(parameters[1].replace(",", "")) if parameters else 0,
             curve=[(update, values["loss"]) for update, values in valid],

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 from scipy.stats import spearmanr
 
 from lab.design import BASELINE, CONTROL, Design, Run
-from lab.records import Cost, Pretraining, Record, best_rate
+from lab.records import Record, best_rate
 from tupe.analysis.curves import TrainingLog, reaches
 from tupe.analysis.heads import PATTERNS
 from tupe.finetune.columns import GLUE, Column
@@ -46,10 +46,10 @@ class Results:
         runs = [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
         return {run.seed: self.records[run] for run in runs}
 
-    def finals(self, system: str) -> dict[int, Pretraining]:
+    def finals(self, system: str) -> dict[int, Record]:
         return self.of("final", system)
 
-    def shorts(self, system: str, updates: int) -> dict[int, Pretraining]:
+    def shorts(self, system: str, updates: int) -> dict[int, Record]:
         """Map each seed to the system's short run of this number of updates; 0 is the loss before any."""
         return self.of("short", system, str(updates))
 
@@ -103,7 +103,7 @@ class Results:
         return [(losses[seed], score) for seed, score in scores if losses.get(seed) is not None]
 
     @property
-    def cost(self) -> Cost | None:
+    def cost(self) -> Record | None:
         """The measured costs of the systems."""
         return self.records.get(Run("cost", "all", 1))
 
@@ -115,7 +115,7 @@ class Results:
         return [start.seconds * longest / record.processor_seconds for start, record in pairs]
 
 
-def paired(ours: dict[int, Pretraining], theirs: dict[int, Pretraining]) -> list[tuple[Pretraining, Pretraining]]:
+def paired(ours: dict[int, Record], theirs: dict[int, Record]) -> list[tuple[Record, Record]]:
     """Pair the runs of the same seed, which see the same data and masks."""
     return [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
@@ -124,9 +124,9 @@ def state(results: Results) -> list[str]:
     """Write which records exist and which are missing, where runs were done, and how long they took."""
     design, records = results.design, results.records
     runs = list(design.runs())
-    if not any(isinstance(record, Pretraining) for record in records.values()):
+    if not any(record.curve for record in records.values()):
         return ["No run of this size has been done yet."]
-    hours = sum(getattr(record, "processor_seconds", 0.0) for record in records.values()) / 3600
+    hours = sum(record.processor_seconds for record in records.values()) / 3600
     hosts = dict.fromkeys(record.host.get("gpu", record.host["processor"]) for record in records.values())
     torch = sorted({record.versions["torch"] for record in records.values()})
     done = f"{len(records)} of {len(runs)} runs, {hours:.1f} processor hours"

@@ -3,13 +3,13 @@
 import pytest
 
 from lab.design import Run, read_design
-from lab.records import FineTuning, Pretraining, write_record
+from lab.records import Record, write_record
 from lab.report import DOCUMENTS, read_results, render
 from lab.tables import BLOCKS, Results
 from tests.commands import ROOT, run
 from tupe.util import UserError
 
-MACHINE = {"settings": {}, "host": {"processor": "abacus"}, "versions": {"torch": "2.0"}}
+MACHINE = {"settings": {"run": "made"}, "host": {"processor": "abacus"}, "versions": {"torch": "2.0"}}
 DESIGN = """
 updates: 100
 mid: 20
@@ -26,13 +26,13 @@ def pretraining(*losses, lr=0.002):
     """A record with validations after 20, 40, ... updates."""
     curve = [(20 * (n + 1), loss) for n, loss in enumerate(losses)]
     numbers = {"accuracy": 30.0, "training_seconds": 10.0, "processor_seconds": 3600.0}
-    return Pretraining(lr=lr, parameters=1_234_567, curve=curve, **numbers, **MACHINE)
+    return Record(lr=lr, parameters=1_234_567, curve=curve, **numbers, **MACHINE)
 
 
 def finetuning(**scores):
     """The median of two seeds at one rate, for each column, and a lower score at another rate."""
     found = {name.replace("_", "-"): {"0.1": [s - 1, s + 1], "0.2": [s - 3]} for name, s in scores.items()}
-    return FineTuning(scores=found, processor_seconds=0.0, **MACHINE)
+    return Record(scores=found, **MACHINE)
 
 
 @pytest.fixture
