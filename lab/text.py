@@ -28,6 +28,7 @@ Document = list[list[str]]  # paragraphs of sentences
 
 _HELD_OUT = 20  # percent of the documents, in finetuning.txt
 _MAX_WORDS = 20  # of a sentence of the task
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
 
 #: Between paragraphs: the mark of an item of a list, an empty line, or a colon at the end of a line.
@@ -38,12 +39,6 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)
 _WHOLE = re.compile(r"[\"'(]?[A-Z].*[.?!][\"')]*")
 _WORD = re.compile(r"[\"'(]*[A-Za-z]+(?:['/-][A-Za-z]+)*[\"').,;:?!]*")
 _PLAIN_WORD = re.compile(r"[A-Za-z]+")
-_FUNCTION_WORD = re.compile(
-    r"\b(a|an|and|are|as|at|be|by|can|for|from|has|have|if|in|is|it|its|may|not|of|on|or|that|the|this|to|was|when|which"
-    r"|will|with|you)\b",
-    re.IGNORECASE,
-)
-_ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "\u00a0": " "})
 
 
 def python_documents(library: Path | None = None) -> dict[str, Document]:
@@ -62,7 +57,7 @@ def python_documents(library: Path | None = None) -> dict[str, Document]:
 
 def paragraphs_of(text: str) -> Iterator[list[str]]:
     """Return the paragraphs of running English in a docstring or topic, as lists of sentences."""
-    for block in _BREAK.split(inspect.cleandoc(text).translate(_ASCII)):
+    for block in _BREAK.split(inspect.cleandoc(text)):
         plain = " ".join(_MARKUP.sub(r"\1\2", block).split())
         sentences = [sentence for sentence in _SENTENCE_END.split(plain) if is_english(sentence)]
         if sentences and ">>>" not in block:
@@ -70,9 +65,9 @@ def paragraphs_of(text: str) -> Iterator[list[str]]:
 
 
 def is_english(sentence: str) -> bool:
-    """Return whether a text is a sentence of 4 to 60 words, four fifths only of letters, with a function word."""
+    """Return whether a text is a sentence of 4 to 60 words, of which four fifths are letters alone."""
     words = sentence.split()
-    if not 4 <= len(words) <= 60 or not _WHOLE.fullmatch(sentence) or not _FUNCTION_WORD.search(sentence):
+    if not 4 <= len(words) <= 60 or not _WHOLE.fullmatch(sentence):
         return False
     return 5 * sum(_WORD.fullmatch(word) is not None for word in words) >= 4 * len(words)
 
@@ -105,14 +100,8 @@ def _texts(library: Path) -> Iterator[tuple[str, list[str]]]:
             table = next(node.value for node in tree.body if isinstance(node, ast.Assign))
             yield from ((f"topic {name}", [text]) for name, text in sorted(ast.literal_eval(table).items()))
         else:
-            yield relative.as_posix(), list(_docstrings(tree))
-
-
-def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Return the docstrings of a module and of its members, in the order of their lines."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = (node for node in ast.walk(tree) if isinstance(node, kinds))
-    return filter(None, map(ast.get_docstring, sorted(nodes, key=lambda node: getattr(node, "lineno", 0))))
+            nodes = (node for node in ast.walk(tree) if isinstance(node, _WITH_DOCSTRING))
+            yield relative.as_posix(), [text for text in map(ast.get_docstring, nodes) if text]
 
 
 def _without_repeats(sentences: list[str], seen: set[str]) -> list[str]:
