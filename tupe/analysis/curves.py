@@ -52,16 +52,11 @@ def read_log(path: str | Path) -> TrainingLog:
         raise UserError(f"{path} does not contain records of training. Train with common.log_format=json.")
     updates = [0, *sorted(train)]
     interval = {update: update - before for before, update in itertools.pairwise(updates)}
-
-    def seconds(record: dict[str, float]) -> float:
-        """Divide an interval's tokens by its tokens a second, as fairseq's `wall` is 0 in a run that was resumed."""
-        if not record.get("wps"):  # the first update has an unknown duration
-            return 0.0
-        return interval[int(record["num_updates"])] * record["wpb"] / record["wps"]
-
+    # fairseq's `wall` is 0 in a run that was resumed, and the first update has an unknown duration
+    timed = [(interval[int(record["num_updates"])], record) for record in logged if record.get("wps")]
     for record in (*train.values(), *valid.values()):
         record["loss"] = record.get("gen_loss", record["loss"])
-    return TrainingLog(train, valid, sum(map(seconds, logged)))
+    return TrainingLog(train, valid, sum(number * record["wpb"] / record["wps"] for number, record in timed))
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
