@@ -136,7 +136,7 @@ def prepared_task(folder: Path) -> Task:
     for named in (row, *row["splits"]):
         inside(folder, named["name"])  # predictions are called by it
     splits = tuple(Split(split["name"], (), labelled=split["labelled"]) for split in row["splits"])
-    return Task(**{**row, "splits": splits})
+    return Task(row["name"], splits, tuple(row["texts"]), row["label"], tuple(row["classes"]), row["scale"])
 
 
 def training_file(folder: str | None) -> str | None:
