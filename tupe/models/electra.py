@@ -132,7 +132,7 @@ class ElectraModel(TupeModel):
             module.apply(init_bert_params)
         nn.init.xavier_uniform_(self.discriminator_head.out_proj.weight)  # as ELECTRA's code
         never = [number for number, special in enumerate(special_symbols(encoder.dictionary)) if special]
-        self.register_buffer("never", torch.tensor(never), persistent=False)  # they move segments and masks
+        self.register_buffer("never", torch.tensor(never), persistent=False)  # special symbols move segments
         self.num_updates = 0
         self._register_state_dict_hook(_saved_once)
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)

@@ -53,6 +53,6 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
 
 
 @pytest.mark.parametrize("field", [{"reset": "paper"}, {"segment": "per_head"}, {"relative": "deberta"}])
-def test_terms_of_an_encoder_are_no_choices(field, task):
+def test_terms_of_an_encoder_are_not_choices(field, task):
     with pytest.raises(ValidationError, match="Invalid value"):
         Seq2SeqModel.build_model(named("seq2seq_none_tiny", **field), task)
