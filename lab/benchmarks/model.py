@@ -93,20 +93,13 @@ def build(args: Namespace) -> tuple[nn.Module, Any]:
     return TupeModel.build_model(named(f"{system}_{args.size}", **fields), task), dictionary
 
 
-def build_optimizer(args: Namespace, model: nn.Module) -> Any:
-    if args.rival == "authors":
-        from fairseq.optim.adam import Adam
+def build_optimizer(args: Namespace, model: nn.Module) -> torch.optim.Optimizer:
+    """Return `fused_adamw` for ours and `roberta_fused`, else fairseq's own `adam`."""
+    from fairseq.optim.adam import Adam as Optimizer
 
-        return Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
-    from fairseq import optim
-    from omegaconf import OmegaConf
-
-    import tupe.plugin  # noqa: F401
-
-    name = "fused_adamw" if args.rival in (*OURS, "roberta_fused") else "adam"
-    fields = {"_name": name, "adam_betas": "(0.9,0.98)", "adam_eps": 1e-6, "weight_decay": 0.01}
-    cfg = {"common": {"tpu": False}, "optimization": {"lr": [1e-4]}, "optimizer": fields}
-    return optim.build_optimizer(OmegaConf.create(cfg).optimizer, list(model.parameters()))
+    if args.rival in (*OURS, "roberta_fused"):
+        from tupe.optim.fused_adamw import DecoupledAdam as Optimizer
+    return Optimizer(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
 
 
 def model_step(args: Namespace) -> Callable[[], None]:
