@@ -32,28 +32,7 @@ finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
 cost: [--sizes, tiny]
 """
 
-#: Logs as fairseq does, from where it was; the loss is least at rate 0.002. `ends` says how the run of a folder ends.
-TRAINING = r"""
-import json, os, pathlib, sys, time
-folder, updates, lr, ends, pause = (of(word) for of, word in zip((pathlib.Path, int, float, str, float), sys.argv[1:]))
-log = folder / "hydra_train.log"
-print("num. shared model params: 1,234 (num. trained", flush=True)
-first = len(log.read_text().splitlines()) if log.exists() else 0
-for update in range(first, updates):
-    time.sleep(pause)
-    if ends and update:
-        sys.exit(ends)
-    with log.open("a") as file:
-        file.write(json.dumps({"epoch": 1, "loss": 9, "num_updates": update + 1, "wps": 100, "wpb": 200}) + "\n")
-with log.open("a") as file:
-    file.write(json.dumps({"epoch": 1, "valid_loss": 8 + abs(lr - 0.002), "valid_num_updates": updates}) + "\n")
-for name in ("last", "1_20"):
-    (folder / f"checkpoint_{name}.pt").touch()
-"""
-#: Makes the file that it is given, as `tupe warm-start` does.
-STARTING = (
-    "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(exist_ok=False); print('it took 2.50 s of the processor')"
-)
+SLEEP = "import pathlib, sys, time; pathlib.Path(sys.argv[1], 'started').touch(); time.sleep(600)"
 
 
 @pytest.fixture
@@ -64,23 +43,37 @@ def design(tmp_path):
 
 @pytest.fixture
 def make(design, tmp_path, monkeypatch):
-    """`make(ends={"final/bert_a.seed_1": "ValueError"}, pause=0, **options)`; `make.began` lists the runs."""
+    """`make(ends={"final/bert_a.seed_1": "ValueError"}, **options)`; `make.began` lists the runs.
+
+    A run logs as fairseq does, and the loss is least at rate 0.002. `ends` are the last lines of runs that fail.
+    """
     (tmp_path / "out/made/corpus").mkdir(parents=True)
     checksums = dict.fromkeys(("dict.txt", "train.bin", "valid.bin"), "a")
     (tmp_path / "out/made/corpus/manifest.json").write_text(json.dumps({"checksums": checksums}))
-    monkeypatch.setattr(study, "measure", lambda *_: {})
     began = []
 
-    def make(ends=None, pause=0.0, **options):
-        def command(self, run, folder):
+    def make(ends=None, **options):
+        def run(here, command, log):
+            run, folder = command
             began.append(str(run))
+            log.write_text("num. shared model params: 1,234 (num. trained")
+            (folder / "hydra_train.log").touch()
             if run.part == "start":
-                (folder / "start.pt").unlink(missing_ok=True)
-                return [sys.executable, "-c", STARTING, str(folder / "start.pt")]
-            arguments = (folder, study.updates(design, run), self.lr(run), (ends or {}).get(str(run), ""), pause)
-            return [sys.executable, "-S", "-c", TRAINING, *map(str, arguments)]
+                (folder / "start.pt").touch()
+                return 0, 2.5, "it took 2.50 s of the processor"
+            if str(run) in (ends or {}):
+                return 1, 1.0, ends[str(run)]
+            done, lr = study.updates(design, run), here.lr(run)
+            train = {"epoch": 1, "loss": 9, "num_updates": done, "wps": 100, "wpb": 200}
+            valid = {"epoch": 1, "valid_loss": 8 + abs(lr - 0.002), "valid_num_updates": done}
+            (folder / "hydra_train.log").write_text(f"{json.dumps(train)}\n{json.dumps(valid)}\n")
+            for name in ("last", "1_20"):
+                (folder / f"checkpoint_{name}.pt").touch()
+            return 0, 1.0, ""
 
-        monkeypatch.setattr(Study, "command", command)
+        monkeypatch.setattr(study, "measure", lambda *_: {})
+        monkeypatch.setattr(Study, "command", lambda here, run, folder: (run, folder))
+        monkeypatch.setattr(Study, "_run", run)
         return Study(design, tmp_path / "records", tmp_path / "out", **{"parts": ("search", "final"), **options})
 
     make.began = began
@@ -139,23 +132,26 @@ def test_one_that_fails_and_one_that_diverges(make, capsys):
     assert again.done[Run("final", "bert_a", 1)].lr == 0.002
 
 
-def test_stopped_it_goes_on(make):
-    slow = make(pause=0.2, parts=["search"])
-    logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
+def test_stopped_it_goes_on(make, monkeypatch):
+    """A signal ends the processes; what they had done is not taken for a result."""
+    here = make(parts=["search"])
+    monkeypatch.undo()
+    monkeypatch.setattr(Study, "command", lambda here, run, folder: [sys.executable, "-c", SLEEP, str(folder)])
+    started = [here.folder(run) / "started" for run in here.wanted]
 
     def stop():
-        while not all(log.exists() for log in logs):
+        while not all(path.exists() for path in started):
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        slow.do(jobs=2)
-    assert not slow.done and not slow.failed
-    assert all(0 < len(log.read_text().splitlines()) < 11 for log in logs)
-    here = make(parts=["search"])
-    here.do(jobs=2)
-    assert len(here.done) == 2 and len(make.began) == 4
+        here.do(jobs=2)
+    assert not here.done and not here.failed
+    assert not here._processes
+    again = make(parts=["search"])
+    again.do(jobs=2)
+    assert len(again.done) == 2
 
 
 def test_a_warm_start_and_a_checkpoint_elsewhere(make):
