@@ -5,7 +5,6 @@ from fairseq import checkpoint_utils
 from fairseq_cli.train import cli_main
 
 import tupe.models  # noqa: F401  registers everything, as --user-dir does
-from tupe.patches import loop
 
 
 def trainer(corpus, patch):
@@ -19,7 +18,6 @@ def trainer(corpus, patch):
         ]  # fmt: skip
         patch.setattr(sys, "argv", [str(part) for part in command])
         vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier run in this process
-        loop._received.clear()
         cli_main()
 
     return train

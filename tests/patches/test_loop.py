@@ -67,6 +67,22 @@ def test_a_signal_finishes_the_update_and_saves(number, train, after, tmp_path, 
         torch.testing.assert_close(last(tmp_path)[part], last(tmp_path / "whole")[part], rtol=0, atol=0)
 
 
+def test_a_signal_between_two_epochs(train, tmp_path, monkeypatch):
+    """It ends the run after the next update, and is forgotten."""
+    lr_step = Trainer.lr_step
+
+    def step(self, epoch, *args, **kwargs):
+        if self.get_num_updates() and not loop._received:
+            receive(signal.SIGTERM)
+        return lr_step(self, epoch, *args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(Trainer, "lr_step", step)
+        train(tmp_path, "--max-update", 100, "--max-epoch", 3, "--batch-size", 120)
+    assert last(tmp_path)["extra_state"]["train_iterator"]["epoch"] == 2
+    assert not loop._received
+
+
 class Killed(BaseException):
     pass
 
@@ -156,14 +172,17 @@ def test_minutes(train, after, tmp_path):
     assert seen == [1]
 
 
-def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process(monkeypatch):
+def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process():
     trainer = SimpleNamespace(cfg=SimpleNamespace(model=None), is_data_parallel_master=True, saved_at=0)
-    monkeypatch.setattr(loop, "_received", [])
-    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
-        loop._receive(number, None)
-        assert loop.local_stop_request(trainer) == [0, 1, 0, 0]
-    with pytest.raises(KeyboardInterrupt):
-        loop._receive(signal.SIGINT, None)
+    loop.listen()
+    try:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+            assert loop.local_stop_request(trainer) == [0, 1, 0, 0]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        loop.restore()
 
 
 def test_signals_to_every_process_leave_the_workers_that_load():

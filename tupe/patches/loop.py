@@ -6,7 +6,9 @@ SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all proc
 
 import functools
 import logging
+import math
 import signal
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -18,17 +20,33 @@ from fairseq.trainer import Trainer
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
 _received: list[int] = []
+_before: dict[int, Any] = {}
+
+
+def listen() -> None:
+    """Note signals from now on, in the main thread; elsewhere nothing changes.
+
+    The first one counts, since schedulers and launchers send several. A second Ctrl-C ends the process at once.
+    """
+    if not _before and threading.current_thread() is threading.main_thread():
+        _before.update({number: signal.signal(number, _receive) for number in SIGNALS})
 
 
 def _receive(number: int, frame: Any) -> None:
-    """Note a signal; the first one counts, since schedulers and launchers send several.
-
-    A second Ctrl-C ends the process at once.
-    """
     if number == signal.SIGINT and _received:
         signal.default_int_handler(number, frame)
     _received.append(number)
+
+
+def restore() -> None:
+    """Give the signals back."""
+    for number, handler in _before.items():
+        signal.signal(number, handler)
+    _before.clear()
+    _received.clear()
 
 
 def local_stop_request(trainer: Trainer) -> list[float]:
@@ -114,12 +132,15 @@ def patch_loop() -> None:
         if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
             logger.info(f"nothing to do: {trainer.get_num_updates()} of {cfg.optimization.max_update} updates are done")
             return [None], True
-        before = {number: signal.signal(number, _receive) for number in SIGNALS}
+        listen()
+        goes_on = False
         try:
-            return train_theirs(cfg, trainer, task, epoch_itr)
+            losses, should_stop = train_theirs(cfg, trainer, task, epoch_itr)
+            goes_on = not should_stop and epoch_itr.next_epoch_idx <= (cfg.optimization.max_epoch or math.inf)
+            return losses, should_stop
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if not goes_on:
+                restore()
 
     def validate_and_save(cfg, trainer, *args, **kwargs):
         save_or_stop(trainer)
