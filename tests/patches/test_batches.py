@@ -61,6 +61,7 @@ def test_training_says_how_many_tokens_it_skips(corpus, train, tmp_path, caplog)
     assert share == pytest.approx(skipped.sum() / sizes.sum(), rel=0.05)  # blocks also have <s>
     caplog.clear()
     train(tmp_path / "cut", *options, "--sample-break-mode", "none")
+    train(tmp_path / "truncated", *options, "--shorten-method", "truncate", "--shorten-data-split-list", "train")
     assert "never used" not in caplog.text
 
 

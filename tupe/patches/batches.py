@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import BackgroundConsumer
-from fairseq.tasks import FairseqTask
+from fairseq.tasks import FairseqTask, masked_lm
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 from torch.utils.data._utils import signal_handling
@@ -24,6 +24,7 @@ _batch_by_size = FairseqDataset.batch_by_size
 _filter_indices_by_size = FairseqTask.filter_indices_by_size
 _train_step, _valid_step = FairseqTask.train_step, FairseqTask.valid_step
 _regular_dataset = MaskedLMTask._regular_dataset
+_maybe_shorten_dataset = masked_lm.maybe_shorten_dataset
 _build_dataset_for_inference = TranslationTask.build_dataset_for_inference
 _set_worker_signal_handlers = signal_handling._set_worker_signal_handlers
 
@@ -87,6 +88,14 @@ def regular_dataset(self, *datasets):
     """Return batches of `masked_lm` with `masked_tokens`, so that the criterion need not wait for the GPU."""
     dataset = _regular_dataset(self, *datasets)
     return MaskedBatches(dataset.defn, dataset.sizes, self.source_dictionary)
+
+
+def shorten_dataset(dataset, split, splits, method, length, seed):
+    """Leave room for the `<s>` that `masked_lm` prepends, or each shortened sequence is skipped as too long.
+
+    `split` may be in the folder of a language, `de/train`, and `splits` are without it.
+    """
+    return _maybe_shorten_dataset(dataset, os.path.basename(split), splits, method, length - 1, seed)
 
 
 def build_dataset_for_inference(self, *args, **kwargs):

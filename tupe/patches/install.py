@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils, distributed_utils, optim, options
 from fairseq.data import FairseqDataset, iterators
 from fairseq.file_io import PathManager
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
-from fairseq.tasks import FairseqTask
+from fairseq.tasks import FairseqTask, masked_lm
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 from torch.utils.data._utils import signal_handling
@@ -86,6 +86,8 @@ def install() -> None:
             if theirs is not None and getattr(module, name, None) is theirs:
                 setattr(module, name, ours)
 
+    # `--shorten-method` leaves a token too many; fairseq's other tasks prepend no <s>
+    masked_lm.maybe_shorten_dataset = batches.shorten_dataset
     # resumed runs forget for how many epochs the loss has not fallen
     LR_SCHEDULER_REGISTRY["reduce_lr_on_plateau"] = optimizers.ReduceLROnPlateauLRSchedule
     atexit.register(batches.stop_prefetching)
