@@ -31,19 +31,27 @@ def test_a_run_without_its_optimizer_does_not_go_on_in_silence(train, tmp_path):
     train(tmp_path / "new", "--restore-file", last)
 
 
-@pytest.mark.parametrize("begins", [False, True])
-def test_nothing_begins_where_a_checkpoint_is(begins, train, tmp_path):
+@pytest.mark.parametrize("fault", ["missing", "cut", "flipped", "fine-tuned"])
+def test_nothing_begins_where_a_whole_checkpoint_is(fault, train, tmp_path):
     """fairseq alone begins at update 0, and replaces the best."""
     train(tmp_path, "--save-interval-updates", 1)
-    last, newest = tmp_path / "checkpoint_last.pt", tmp_path / "checkpoint_1_3.pt"
-    last.unlink()
-    os.utime(newest)
+    last = tmp_path / "checkpoint_last.pt"
+    data = bytearray(last.read_bytes())
+    for name, written in {"best": 1, "1_1": 2, "1_2": 3}.items():
+        os.utime(tmp_path / f"checkpoint_{name}.pt", (0, written))
+    (tmp_path / "checkpoint_1_3.pt").write_bytes(data[:-100])
+    if fault in ("missing", "fine-tuned"):
+        last.unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        last.write_bytes(data if fault == "flipped" else data[:-100])
     before = digest(tmp_path / "checkpoint_best.pt")
-    flags = ("--finetune-from-model", newest) if begins else ()
-    with pytest.raises(UserError, match=rf"^{last} is missing\. To resume from {newest}, copy it"):
+    flags = ("--finetune-from-model", tmp_path / "checkpoint_1_2.pt") if fault == "fine-tuned" else ()
+    why = "cannot be read" if last.exists() else "is missing"
+    with pytest.raises(UserError, match=rf"^{last} {why}\. To resume from {tmp_path}/checkpoint_1_2\.pt, copy it"):
         train(tmp_path, *flags)
     assert digest(tmp_path / "checkpoint_best.pt") == before
-    shutil.copy(newest, last)
+    shutil.copy(tmp_path / "checkpoint_1_2.pt", last)
     train(tmp_path)
 
 

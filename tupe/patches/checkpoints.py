@@ -166,12 +166,15 @@ def check_data(data: str) -> None:
                 raise UserError(f"{there} has other symbols than {path}. Prepare all folders with one vocabulary.")
 
 
-def refuse_to_begin(last: str) -> None:
-    """Raise a `UserError` if other checkpoints are in the folder of the missing `last`: the run would replace them."""
-    if others := sorted(Path(last).parent.glob("checkpoint*.pt"), key=os.path.getmtime):
-        raise UserError(
-            f"{last} is missing. To resume from {others[-1]}, copy it to {last}; to restart, save in another folder."
-        )
+def refuse_to_begin(path: str, why: str) -> None:
+    """Raise a `UserError` that names the newest whole checkpoint in the folder of `path`, if one is whole."""
+    others = set(Path(path).parent.glob("checkpoint*.pt")) - {Path(path)}
+    for other in sorted(others, key=os.path.getmtime, reverse=True):
+        try:
+            safe_load(other)
+        except Exception:
+            continue
+        raise UserError(f"{path} {why}. To resume from {other}, copy it to {path}; to restart, save in another folder.")
 
 
 def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
@@ -180,7 +183,11 @@ def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
     Raises:
         UserError: it has another dictionary or system, other labels, or no state to resume from.
     """
-    state = safe_load(path)
+    try:
+        state = safe_load(path)
+    except Exception:
+        refuse_to_begin(path, "cannot be read")
+        raise
     compare(path, state, cfg.model, task)
     if not resumes:
         return

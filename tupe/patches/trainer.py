@@ -73,7 +73,7 @@ class TupeTrainer(Trainer):
             remove_parts(Path(saving.save_dir))
         begins = reset_optimizer or not PathManager.isfile(filename)
         if begins and not (os.path.exists(last) or saving.no_last_checkpoints or saving.no_save):
-            refuse_to_begin(last)
+            refuse_to_begin(last, "is missing")
         if PathManager.isfile(filename):
             check_checkpoint(filename, self.cfg, self.task, resumes=not reset_optimizer)
         elif filename != last:  # fairseq would train from nothing
