@@ -70,6 +70,13 @@ def configured(cpu=True, **given):
     return common
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_memory_efficient_implies_half_precision_under_hydra(precision):
+    """fairseq's command line sets both; under Hydra the flag alone would be ignored."""
+    assert not configured()[precision]
+    assert configured(**{f"memory_efficient_{precision}": True})[precision]
+
+
 def test_flat_gradients_stay_on_the_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [configured(cpu=cpu, fp16=True).fp16_no_flatten_grads for cpu in (False, True)] == [False, True]

@@ -82,9 +82,12 @@ class ReduceLROnPlateauLRSchedule(reduce_lr_on_plateau.ReduceLROnPlateauLRSchedu
 def make_precision_consistent(common) -> None:
     """Make settings of `common` agree that only work together.
 
+    Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
     With `fp16` and `bf16` fairseq trains a model of fp16 without a loss scale. On the CPU fp16 needs, with flat
     gradients, a CUDA device.
     """
+    common.fp16 = common.fp16 or common.memory_efficient_fp16
+    common.bf16 = common.bf16 or common.memory_efficient_bf16
     assert common.fp16 + common.bf16 + common.amp <= 1, "fp16, bf16 and amp exclude each other"
     if common.cpu or not torch.cuda.is_available():
         common.fp16_no_flatten_grads = True
