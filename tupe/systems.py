@@ -86,6 +86,20 @@ CROSS_POSITION = {
     "untied": Choice("untied positions of both sides"),
 }
 
+#: Fields that older files have and no model reads any more -> the value that changed nothing.
+REMOVED: dict[str, object] = {
+    "rotary_reset": False,
+    "rotary_scaling": "none",
+    "randomised_positions": 0,
+    "log_length": 0,
+    "decoder_absolute": "same",
+    "decoder_relative": "same",
+    "decoder_sharing": "same",
+    "deberta_terms": "c2p+p2c",
+    "deberta_projections": "shared",
+    "deberta_index": "code",
+}
+
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:
     usual = {"segment": "none", "sharing": "layer", "linformer_k": 0, "rotary_dims": 0}

@@ -12,6 +12,7 @@ from tupe.models.config import TupeConfig, named
 from tupe.models.heads import has_lm_head
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
+from tupe.patches.safe_load import refuse_removed
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 from tupe.util import read_json
 
@@ -24,6 +25,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     from safetensors.torch import load_file
 
     config = read_json(folder / "config.json")
+    refuse_removed(config, folder)
     origin = config.get("fairseq") or {}
     fields = {ours: config[theirs] for ours, theirs in configuration_tupe.NAMES.items() if theirs in config}
     fields |= {name: value for name, value in config.items() if name in TupeConfig.__dataclass_fields__}
