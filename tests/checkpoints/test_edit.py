@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.patches.conftest import trainer
+from tests.samples import write_checkpoint
 from tupe.checkpoints.edit import average, extend, last_checkpoints
 from tupe.cli.main import main
 from tupe.position import PositionTable, UnbinnedRelative
@@ -114,3 +115,10 @@ def test_training_goes_on(rule, run, train, tmp_path):
     train(tmp_path, *flags, "--tokens-per-sample", 24, "--finetune-from-model", long, arch=arch)
     trained = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert trained["model"][changed[0]].shape == after["model"][changed[0]].shape
+
+
+def test_a_fine_tuned_one_keeps_its_task(tmp_path):
+    path = write_checkpoint(tmp_path / "best.pt", tmp_path, num_classes=3)
+    assert main(["convert", "positions", str(path), "40", str(tmp_path / "longer.pt")]) == 0
+    before, after = (torch.load(file, weights_only=True)["cfg"] for file in (path, tmp_path / "longer.pt"))
+    assert after["task"] == {**before["task"], "max_positions": 40} and after["criterion"] == before["criterion"]

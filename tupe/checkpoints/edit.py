@@ -147,7 +147,9 @@ def extend_positions(
                 distances = prefix.endswith("position_bias.relative")
                 longer[name] = extend(longer[name], old, number, axes, centred if distances else None, rule)
                 lines.append(f"  {name} {[*longer[name].shape]}")
-    write_weights(out, {**config, "max_positions": number}, longer, updates=opened.updates)
+    lengths = dict.fromkeys({"tokens_per_sample", "max_positions"} & {*opened.task}, number)
+    of_task = {**opened.task, **lengths}, opened.state["cfg"].get("criterion")
+    write_weights(out, {**config, "max_positions": number}, longer, *of_task, opened.updates)
     lines = lines or ["  no parameter has rows for positions: the relative terms continue"]
     lines.append(f"train on: tupe pretrain DATA --config continue --init-from {out}")
     return "\n".join([f"{old} to {number} positions: {out}", *lines])
