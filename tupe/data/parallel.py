@@ -45,7 +45,8 @@ def pool(workers: int = 0) -> Iterator[Map]:
 def _begin() -> None:
     """Leave Ctrl-C to the parent, and die with it: a fork holds the lock of the folder too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(AttributeError):  # macOS has no such call
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
 
 
 def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
