@@ -27,7 +27,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tupe.data.binary import writer
-from tupe.data.documents import open_packed
+from tupe.data.documents import open_packed, unchanged
 from tupe.data.manifest import REPORT, Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.scores import Tokens, scores, tokens
@@ -165,7 +165,7 @@ def prepare_qa(
             own = split.removeprefix("test-") if split.startswith("test-") else language
             about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": own}
             if not (out / split).exists():
-                with atomic(out / split) as part:
+                with atomic(out / split) as part, unchanged([path]):
                     _write_split(split, path, manifest, about, part, map_)
 
             report = read_json(out / split / REPORT)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tupe.data.binary import EOS, writer
+from tupe.data.documents import unchanged
 from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_tasks
 from tupe.data.manifest import Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
@@ -100,17 +101,18 @@ def prepare_glue(
             path = out / task.name / MANIFEST
             content = read_json(path) if path.is_file() else {}
 
-            named = {
-                split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
-                for split, file in files.items()
-            }
-            made_of = {"files": named, **manifest.described()}
-            if content.get("made_of") != made_of:
-                with atomic(path.parent, overwrite=bool(content)) as part:
-                    splits = {one.name: _write(part, task, one, file, manifest, map_) for one, file in files.items()}
-                    known = {"task": asdict(task), "made_of": made_of}
-                    content = {**known, "splits": splits, "checksums": checksums(part)}
-                    write_json(part / MANIFEST, content)
+            with unchanged(files.values()):
+                named = {
+                    split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
+                    for split, file in files.items()
+                }
+                made_of = {"files": named, **manifest.described()}
+                if content.get("made_of") != made_of:
+                    with atomic(path.parent, overwrite=bool(content)) as part:
+                        splits = {one.name: _write(part, task, one, files[one], manifest, map_) for one in files}
+                        known = {"task": asdict(task), "made_of": made_of}
+                        content = {**known, "splits": splits, "checksums": checksums(part)}
+                        write_json(part / MANIFEST, content)
 
             for split in files:
                 print(f"{task.name:<6} {split.name:<6} rows: {counted(content['splits'][split.name])}", flush=True)
