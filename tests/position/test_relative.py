@@ -26,6 +26,14 @@ def test_buckets_are_t5s():
     assert 16 not in relative.row(distances)
 
 
+def test_t5s_decoder_has_all_buckets_for_the_past():
+    relative = BucketedRelative(1, bidirectional=False)
+    rows = relative.row(-torch.arange(1001))
+    first = [int((rows == bucket).nonzero()[0]) for bucket in range(32)]
+    assert first == [*range(16), 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
+    assert (relative.row(torch.arange(1, 9)) == 0).all()
+
+
 @pytest.mark.parametrize("positions", [5, 20])
 def test_buckets_are_no_distances(positions):
     """There are 32 of them and `2 n - 1` distances: a longer model neither slices them nor names positions."""
