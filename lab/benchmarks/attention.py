@@ -8,7 +8,7 @@
 The rivals take turns, in alternating order. A figure is the median over the rounds. A ratio is taken within each round,
 over the first floor, and given with its quartiles. The floors are FlashAttention 2 and cuDNN without a bias, so
 they do not compute the same function as the others. `memory` is the peak of PyTorch in a step, beyond the inputs. On a
-GPU the last lines are the verdict of the rule for the Triton kernels (docs/dev/kernels.md).
+GPU each case ends with the verdict of the rule for the Triton kernels (docs/dev/kernels.md).
 """
 
 import argparse
@@ -104,7 +104,10 @@ def cases(args: Namespace) -> Iterator[list[dict[str, Any]]]:
         makers = {
             rival: functools.partial(make_step, rival, mode, batch, length, args) for rival in (*FLOORS, *args.rivals)
         }
-        yield compare({"case": case, "mode": mode}, batch * length, makers, args)
+        records = compare({"case": case, "mode": mode}, batch * length, makers, args)
+        yield records
+        if args.on_gpu and mode == MODES[-1]:  # now, as a later case may be cut off
+            print(f"verdict, {case}, dropout {args.dropout}: {verdict(records)}", flush=True)
 
 
 def verdict(records: list[dict[str, Any]]) -> str:
@@ -147,10 +150,7 @@ def main() -> None:
         sys.exit(not check(args))
     about = f"{args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds of {args.steps} steps"
     title = f"{machine(args.device)}, {args.dtype}, {about}, {args.clock} time"
-    records = report("attention", title, cases(args), args)
-    for case in args.cases if args.on_gpu and MODES[-1] in args.modes else ():
-        of_case = [record for record in records if (record["case"], record["mode"]) == (case, MODES[-1])]
-        print(f"verdict, {case}, dropout {args.dropout}: {verdict(of_case)}")
+    report("attention", title, cases(args), args)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 # Checks and measures on this machine's GPU in 8 minutes, without a network, into one folder, most important first:
 #   bash lab/benchmarks/gpu.sh [--dry-run] [FOLDER]
 # It needs PyTorch and Triton, and Transformers for whole models, but no fairseq. FOLDER is runs/gpu by default. The
-# rule of docs/dev/kernels.md for the Triton kernels is the last line of attention.log and dropout.log. --dry-run runs
-# everything in small on the CPU and measures nothing. On Hopper set TRITON_PTXAS_PATH to a ptxas of CUDA 13.3 or later.
+# verdict of docs/dev/kernels.md on the Triton kernels is behind each case in attention.log and dropout.log. --dry-run
+# runs everything in small on the CPU and measures nothing. On Hopper set TRITON_PTXAS_PATH to CUDA's ptxas of 13.3 or
+# later.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
