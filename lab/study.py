@@ -46,8 +46,8 @@ _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 _SECONDS = re.compile(r"^it took ([\d.]+) s of the processor", re.MULTILINE)
 #: Messages of a run whose loss was not finite, by `tupe` and by fairseq.
 _DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
-#: Files in a run's folder: its output, and the time of its interrupted starts.
-_LOG, _SPENT = "log", "processor_seconds.json"
+#: Files in a run's folder: its output, the mark of its end, and the time of its interrupted starts.
+_LOG, _ENDED, _SPENT = "log", "ended", "processor_seconds.json"
 
 
 def updates(design: Design, run: Run) -> int:
@@ -179,9 +179,12 @@ class Study:
         return self.out / run.path.with_suffix("")
 
     def initial(self, run: Run) -> Path | None:
-        """Return the checkpoint that a run begins with, if it begins with one and that is here."""
+        """Return the checkpoint that a run begins with, if it begins with one and that is here.
+
+        The record may be from elsewhere, and the checkpoint here of a run that was stopped.
+        """
         first = self.design.before(run)
-        if first is None:
+        if first is None or not (self.folder(first) / _ENDED).exists():
             return None
         name = f"checkpoint_*_{self.design.mid}.pt" if run.at == "mid" else "checkpoint_last.pt"
         return next(self.folder(first).glob("start.pt" if first.part == "start" else name), None)
@@ -261,6 +264,7 @@ class Study:
         """Do a run in its folder, and write its record."""
         folder, settings = self.folder(run), self.settings(run)
         with run_folder(folder, settings):
+            (folder / _ENDED).unlink(missing_ok=True)
             spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
             code, seconds, said = self._run(self.command(run, folder), folder / _LOG)
             spent += seconds
@@ -270,6 +274,7 @@ class Study:
                 raise RuntimeError(next(reversed(said.strip().splitlines()), f"exit status {code}"))
             record = self.record(run, settings, folder, spent, diverged, said)
             write_record(self.records, run, record)
+            (folder / _ENDED).touch()
             self.done[run] = record
         if run.part in ("search", "short"):
             shutil.rmtree(folder)  # nothing begins with its checkpoint

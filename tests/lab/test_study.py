@@ -165,6 +165,10 @@ def test_a_warm_start_and_a_checkpoint_elsewhere(make):
     assert here.done[longest].settings["of"] == here.done[source].settings
     record = here.records / longest.path
     record.unlink()
+    mark = here.folder(start) / "ended"
+    mark.unlink()  # as in the folder of a run that was stopped, whose record is from elsewhere
+    assert not here.initial(longest)
+    mark.touch()
     (here.folder(start) / "start.pt").unlink()
     waiting = make(**options)
     waiting.do(jobs=1)
