@@ -1,6 +1,8 @@
 """Rows read are rows kept and rows counted, whatever bytes come; the table, and tasks of one's own."""
 
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -97,3 +99,16 @@ def test_rows_in_are_rows_kept_and_rows_counted(path, task_and_split, raw, good)
         assert len(texts) == len(task.texts)
         assert (label is None) == (not split.labelled)
         assert label is None or label in task.classes or 0 <= float(label) <= 1
+
+
+@pytest.mark.skipif("TUPE_GLUE_DIR" not in os.environ, reason="TUPE_GLUE_DIR names no download of GLUE")
+@pytest.mark.parametrize(("name", "split"), SPLITS, ids=lambda part: getattr(part, "name", part))
+def test_the_real_files(name, split):
+    files = [Path(os.environ["TUPE_GLUE_DIR"], file) for file in split.files]
+    files = [file for file in files if file.is_file()]
+    if not files:
+        pytest.skip(f"the download has no {split.files[0]}")
+    counts = Counter()
+    for _ in rows(files[0], TASKS[name], split, counts):
+        pass
+    assert counts["dropped"] + counts["empty"] <= counts.total() / 1000
