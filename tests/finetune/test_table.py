@@ -150,5 +150,22 @@ def test_a_mean_says_how_it_differs_from_the_papers(languages, kind, said, tmp_p
     assert json.loads(as_json([row]))[0]["cells"]["XNLI"]["differs"] == said
     finish(tmp_path, Run("XNLI", 1e-5, 2), 90.0)
     assert f"| ours | 50.00{said and f' ({said})'} |" in markdown([read_sweep(tmp_path, "ours")])
-    names = [column.name for column in shown([read_sweep(tmp_path, by_language=True)])]
-    assert f"XNLI de{' (valid)' * (kind == 'valid')}" in names
+
+
+@pytest.mark.parametrize(("kind", "said"), [("test", ""), ("valid", " (valid)")])
+def test_the_transfer_gap_is_english_less_the_mean_of_the_others(kind, said, tmp_path):
+    runs = grid(["XNLI"], [1e-5], [1, 2, 3])
+    plan(tmp_path, runs)
+    for run in runs:
+        scores = {"en": 80.0 + 3 * run.seed, "de": 70.0, "sw": 50.0 + run.seed}
+        finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": score} for name, score in scores.items()})
+    row = read_sweep(tmp_path, "ours", by_language=True)
+    names = [column.name for column in shown([row])]
+    assert names == ["XNLI", *(f"XNLI {language}{said}" for language in ("de", "en", "sw")), "XNLI gap"]
+    assert row.cells["XNLI gap"].score == 86.0 - (70.0 + 52.0) / 2
+    assert row.average([column for column in shown([row]) if column.averaged]) == row.cells["XNLI"].score
+    for run in runs:  # a language whose answers are secret
+        (tmp_path / run.folder / "result.json").unlink()
+        (tmp_path / run.folder).rmdir()
+        finish(tmp_path, run, 90.0, **{"XNLI/test-en": {"accuracy": 1.0}, "XNLI/test-de": {"accuracy": None}})
+    assert read_sweep(tmp_path, by_language=True).cells["XNLI gap"].score is None

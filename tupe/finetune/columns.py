@@ -17,14 +17,19 @@ class Column(NamedTuple):
     # all languages
     subset: str = "valid"
     averaged: bool = True  # whether the papers' average has it
+    gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap
 
     def score(self, result: Result) -> float | None:
         """Return the score of a finished run, at the epoch that is best on the task's first development set."""
         if self.subset == "valid" and (not result.metric or self.metric in ("", result.metric)):
             return result.score
         if self.subset.endswith("/"):
-            scores = [result.metrics[name].get(self.metric) for name in self.splits(result)]
-            return statistics.fmean(scores) if scores and None not in scores else None
+            scores = {name: result.metrics[name].get(self.metric) for name in self.splits(result)}
+            english = [scores.pop(name) for name in list(scores) if self.gap and name.endswith("-en")]
+            if not scores or None in (*english, *scores.values()) or len(english) != self.gap:
+                return None
+            mean = statistics.fmean(scores.values())
+            return english[0] - mean if self.gap else mean
         return result.metrics.get(self.subset, {}).get(self.metric)
 
     def splits(self, result: Result) -> list[str]:

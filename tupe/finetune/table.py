@@ -98,7 +98,7 @@ def shown(rows: list[Row]) -> list[Column]:
 
 
 def _languages(column: Column, found: list[Found]) -> list[Column]:
-    """Return a column per language of a mean: `XQuAD F1 de`, or `XNLI de (valid)`."""
+    """Return a column per language of a mean, `XQuAD F1 de` or `XNLI de (valid)`, and the column of their gap."""
     if not column.subset.endswith("/"):
         return []
     each = []
@@ -106,6 +106,8 @@ def _languages(column: Column, found: list[Found]) -> list[Column]:
         kind, _, language = split.rpartition("/")[2].partition("-")
         name = f"{column.name} {language}" + ("" if kind == "test" else f" ({kind})")
         each.append(column._replace(name=name, subset=split, averaged=False))
+    if len(each) > 1 and any(one.subset.endswith("-en") for one in each):
+        each.append(column._replace(name=f"{column.name} gap", averaged=False, gap=True))
     return each
 
 
