@@ -131,10 +131,10 @@ def plot_sweeps(output: str, column: str, *sweeps: str) -> None:
     figure = new_figure(5.5, 3.8)
     ax = figure.subplots()
     for number, (label, found) in enumerate(rows.items()):
-        scores = {
-            row.updates: row.average(averaged) if column == "average" else row.cells[column].score for row in found
-        }
-        ax.plot(*zip(*sorted(scores.items())), color=colour(number), marker=marker(number), label=folded(label))
+        scores = [
+            (row.updates, row.average(averaged) if column == "average" else row.cells[column].score) for row in found
+        ]
+        ax.plot(*zip(*sorted(scores)), color=colour(number), marker=marker(number), label=folded(label))
     ax.set(xlabel="updates of pre-training", ylabel=f"{column} (percent)")
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(alpha=0.3)
