@@ -1,5 +1,6 @@
 """Transformers' models against fairseq's: the same logits for every system and part, by one configuration."""
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
@@ -95,6 +96,17 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         theirs(torch.zeros(1, LONGEST + 1, dtype=torch.long))
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         theirs()
+
+
+@torch.no_grad()
+def test_segments_of_questions():
+    """`Trainer` keeps the columns that are named in `forward`."""
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    theirs = ours.TupeForQuestionAnswering(ours.TupeConfig(**small, vocab_size=40, segment="input")).eval()
+    theirs.tupe.input_segments.weight.normal_()
+    ids = tokens(37)
+    assert "token_type_ids" in inspect.signature(theirs.forward).parameters
+    assert not torch.allclose(theirs(ids, None, torch.ones_like(ids)).start_logits, theirs(ids).start_logits)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
     ModelOutput,
+    QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
@@ -258,6 +259,21 @@ class TupeForQuestionAnswering(GenericForQuestionAnswering, TupePreTrainedModel)
         self.tupe = TupeModel(config)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,  # (B, n)
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,  # which `Trainer` drops from the data unless it is named here
+        inputs_embeds: Tensor | None = None,
+        start_positions: Tensor | None = None,  # (B,)
+        end_positions: Tensor | None = None,
+        **kwargs: object,
+    ) -> QuestionAnsweringModelOutput:
+        """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
+        of_answer = {"start_positions": start_positions, "end_positions": end_positions}
+        given = {"inputs_embeds": inputs_embeds, "token_type_ids": token_type_ids, **of_answer, **kwargs}
+        return super().forward(input_ids, attention_mask, **given)
 
 
 __all__ = [
