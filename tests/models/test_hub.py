@@ -24,6 +24,14 @@ def test_pairs_are_separated_as_in_training(hub):
     assert hub.encode("word1", "word2").tolist() == [*two[:3], *two[4:]]
 
 
+@pytest.mark.parametrize("separators", [1, 2])
+def test_pairs_are_decoded_as_pairs(separators, hub):
+    """fairseq joins texts between which one separator is."""
+    hub.bpe, hub.model.args.pair_separators = SimpleNamespace(encode=str.strip, decode=str), separators
+    assert hub.decode(hub.encode("word1 word2", "word3")) == ["word1 word2", "word3"]
+    assert hub.decode(hub.encode("word1 word2")) == "word1 word2"
+
+
 def test_special_symbols_that_a_dictionary_repeats(build, dictionary, tmp_path):
     """fairseq encodes a text with the rows of the repeated names, which tasks never train."""
     write_checkpoint(tmp_path / "checkpoint_best.pt", build("tupe_tiny"), "tupe_tiny")

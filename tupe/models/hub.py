@@ -54,6 +54,14 @@ class HubInterface(RobertaHubInterface):
             filled.append((masked_input.replace(place, word), share, word))
         return filled
 
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """Decode a text, or the texts between separators; fairseq splits only at two of them and would join these."""
+        if self.model.args.pair_separators == 1:
+            repeats = 1 + tokens.eq(self.task.source_dictionary.eos()).long()
+            repeats[-1] = 1
+            tokens = tokens.repeat_interleave(repeats)
+        return super().decode(tokens)
+
 
 class JsonBpe:
     """The `tokenizer.json` of an imported model, with the methods of a BPE of fairseq's."""
