@@ -62,3 +62,12 @@ def test_masked_tokens_by_mask_and_by_index(build, tokens):
         by_index, _ = model(tokens, masked_tokens=mask.flatten().nonzero().squeeze(1), num_tokens=23)
     torch.testing.assert_close(by_mask, everywhere[mask])
     torch.testing.assert_close(by_index, everywhere[mask])
+
+
+@pytest.mark.parametrize("name", ["tupe_tiny", "electra_tupe_tiny"])
+def test_arguments_that_there_are_not(build, tokens, name):
+    """What fairseq's tasks have in `net_input` is taken; what is misspelt does not go unread."""
+    model, theirs = build(name), {"src_lengths": None, "src_id": None, "target_tokens": None}
+    assert torch.equal(model(tokens, **theirs, prev_output_tokens=None)[0], model(tokens)[0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_token'"):
+        model(tokens, num_token=tokens.ne(1).sum())

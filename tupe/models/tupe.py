@@ -80,9 +80,12 @@ class TupeLanguageModelEncoder(FairseqEncoder):
         num_tokens: int | None = None,
         head: Callable[[Tensor], Tensor] | None = None,
         pairs: bool | None = None,
-        **unused: object,
+        src_lengths: Tensor | None = None,
+        src_id: Tensor | None = None,
+        target_tokens: Tensor | None = None,
+        prev_output_tokens: Tensor | None = None,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward` and `Encoder.forward`; `unused` are the lengths and ids that fairseq's tasks add."""
+        """See `TupeModel.forward` and `Encoder.forward`; the last four, all that fairseq's tasks add, are not used."""
         x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head, pairs)
         if not features_only:
             x = self.output_layer(x, masked_tokens)
