@@ -70,7 +70,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_TRUSTED)
     symbols, rows = by_role(*_symbols(tokenizer, config.vocab_size))
-    separators, files = tokenizer.num_special_tokens_to_add(pair=True) - 2, None  # between two texts
+    separators, files = 1 if tokenizer.num_special_tokens_to_add(pair=True) == 3 else 2, None  # between two texts
     if with_tokenizer:  # SentencePiece itself, because Transformers' version of it has neither bytes nor all of Unicode
         files = sentence_piece(folder) or from_json(tokenizer.backend_tokenizer.to_str(), symbols)
     foreign = Foreign(
