@@ -1,11 +1,14 @@
-"""Exact match and F1 as the official scripts give them, by hand."""
+"""Exact match and F1 as the official scripts give them: by hand, and with TUPE_QA_SCORING what was recorded of them."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from tests.data.conftest import squad, write_json
 from tupe.cli.main import main
+from tupe.data.questions import read, score
 from tupe.data.scores import scores, tokens
 
 CASES = [
@@ -41,3 +44,38 @@ def test_questions_without_prediction_count(tmp_path, capsys):
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"exact_match": 50.0, "f1": 50.0}
     assert "1 question(s) without a prediction count 0, such as b" in printed.err
+
+
+@pytest.fixture(scope="module")
+def golden():
+    if "TUPE_QA_SCORING" not in os.environ:
+        pytest.skip("TUPE_QA_SCORING names no folder with qa_metric_golden.json and xtreme_mock")
+    return Path(os.environ["TUPE_QA_SCORING"])
+
+
+PREDICTIONS = {
+    "drop_last": lambda context, answer, at: answer[:-1],
+    "first_five": lambda context, answer, at: " ".join(context.split()[:5]),
+    "context_around": lambda context, answer, at: context[max(0, at - 8) : at + len(answer) + 8],
+}
+
+
+def test_recorded_scores_of_the_official_scripts(golden):
+    recorded = json.loads((golden / "qa_metric_golden.json").read_text())
+    cases = [("squad", "en", case) for case in recorded["cases"]["squad_v1.1"]]
+    cases += [("mlqa", language, case) for language, of in recorded["cases"]["mlqa"].items() for case in of]
+    assert len(cases) == 81
+    for rules, language, case in cases:
+        exact, f1 = scores(case["prediction"], case["answers"], tokens(rules, language))
+        assert (exact, f1) == (bool(case["em"]), pytest.approx(case["f1"], abs=1e-6)), case
+    for file, totals in recorded["totals"].items():
+        paragraphs = read(golden.parent / file)
+        of = tokens("mlqa", file.partition("context-")[2][:2]) if "mlqa" in file else tokens("squad", "en")
+        for name, make in PREDICTIONS.items():
+            predictions = {
+                question["id"]: make(paragraph["context"], answer, paragraph["context"].find(answer))
+                for paragraph in paragraphs
+                for question in paragraph["qas"]
+                for answer in [question["answers"][0]["text"]]
+            }
+            assert score(paragraphs, predictions, of) == pytest.approx(totals[name], abs=1e-6)

@@ -1,11 +1,13 @@
 """A checkpoint for raw text: fairseq's hub interface with the tokenizer and the text processing of its corpus."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import hub_utils, utils
+from fairseq.data.data_utils import collate_tokens
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor
 from torch.serialization import safe_globals
@@ -15,22 +17,44 @@ from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import JSON, MASK, MODEL, JsonTokenizer
 from tupe.models.config import saved_config
 from tupe.models.heads import has_lm_head
+from tupe.models.pooling import Pooling, read_pooling
 from tupe.patches.checkpoints import special_symbols
 from tupe.patches.safe_load import FAIRSEQ_GLOBALS, safe_load
 from tupe.util import read_json
 
 
 class HubInterface(RobertaHubInterface):
-    """fairseq's interface for raw text, with pairs as the model was trained and predictions without special symbols."""
+    """fairseq's interface for raw text: batches, vectors of texts, and predictions without special symbols."""
 
-    def encode(self, sentence: str, *others: str) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with, to `(n,)`."""
-        return super().encode(sentence, *others, no_separator=self.model.args.pair_separators == 1)
+    pooling = Pooling()
+
+    def encode(self, sentence: str | Sequence[str], *others: str | Sequence[str]) -> Tensor:
+        """Encode a text, or a pair with the separators between its texts that the model was trained with, to `(n,)`.
+
+        Lists of texts give a batch `(B, n)` with padding, which `extract_features` takes.
+        """
+        if isinstance(sentence, str):
+            return super().encode(sentence, *others, no_separator=self.model.args.pair_separators == 1)
+        return collate_tokens([self.encode(*texts) for texts in zip(sentence, *others)], self.task.source_dictionary.pad())
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """Compute logarithms of the classes' probabilities; of a regression its value."""
         regression = self.model.classification_heads[head].out_proj.out_features == 1
         return super().predict(head, tokens, return_logits or regression)
+
+    @torch.no_grad()
+    def sentence_vectors(self, sentences: Sequence[str]) -> Tensor:
+        """Return the vectors `(B, d)` of texts, pooled as in the folder of the data, by default their mean features.
+
+        Longer texts are cut as sentence-transformers cuts them.
+        """
+        longest = min(self.pooling.longest, self.model.max_positions())
+        rows = [self.encode(sentence) for sentence in sentences]
+        rows = [torch.cat([row[: longest - 1], row[-1:]]) if len(row) > longest else row for row in rows]
+        pad = self.task.source_dictionary.pad()
+        tokens = collate_tokens(rows, pad).to(self.device)
+        with utils.model_eval(self.model):
+            return self.pooling(self.extract_features(tokens), tokens.ne(pad))
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
@@ -143,6 +167,7 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
     dictionary.indices.update({name: row for row, name in enumerate(dictionary.symbols[: dictionary.nspecial])})
     if not has_lm_head(state["model"]):
         hub.model.encoder.lm_head = None
+    hub.pooling = read_pooling(data) or hub.pooling
     if imported:
         hub.bpe = JsonBpe(imported)
     processing = text_processing(data) if process_text else None

@@ -1,5 +1,6 @@
 """The vector of a text from its features, by the settings of sentence-transformers in a folder."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from tupe.util import read_json
 
-MODULES = "modules.json"
+MODULES, _LENGTH = "modules.json", "sentence_bert_config.json"
 #: How features become a vector, by the names of sentence-transformers; older folders have a flag for each.
 _MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -17,8 +18,9 @@ _MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 class Pooling(NamedTuple):
     """How the features of a text become its vector."""
 
-    mode: str
-    normalize: bool
+    mode: str = "mean"
+    normalize: bool = False
+    longest: float = math.inf  # tokens of a text, the special ones included
 
     def __call__(self, features: Tensor, words: Tensor) -> Tensor:
         """Return vectors `(B, d)` of `features` `(B, n, d)`; `words` `(B, n)` is False at padding."""
@@ -43,12 +45,13 @@ def read_pooling(folder: Path) -> Pooling | None:
     config = read_json(folder / modules[1]["path"] / "config.json")
     flags = [mode for mode, flag in _MODES.items() if config.get(f"pooling_mode_{flag}")]
     mode = config.get("pooling_mode", flags[0] if len(flags) == 1 else None)
-    return Pooling(mode, len(kinds) == 3) if mode in _MODES else None
+    length = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
+    return Pooling(mode, len(kinds) == 3, length.get("max_seq_length") or math.inf) if mode in _MODES else None
 
 
 def copy_pooling(folder: Path, out: Path) -> None:
     """Copy the files that `read_pooling` reads, and the settings of prompts and similarity."""
-    files = [MODULES, "sentence_bert_config.json", "config_sentence_transformers.json"]
+    files = [MODULES, _LENGTH, "config_sentence_transformers.json"]
     files += [f"{module['path']}/config.json" for module in read_json(folder / MODULES) if module["path"]]
     for name in files:
         if (folder / name).is_file():

@@ -86,7 +86,7 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
 
 @pytest.mark.parametrize(("mode", "normalize"), [("mean", True), ("cls", False), ("max", True)])
 def test_vectors_of_sentences(mode, normalize, saved, tmp_path):
-    """Texts are pooled, normalized and cut as before by an export, and its graph has their vectors."""
+    """A batch of texts is pooled, normalized and cut as sentence-transformers does; an export and its graph, too."""
     sentences, onnxruntime = pytest.importorskip("sentence_transformers"), pytest.importorskip("onnxruntime")
     folder, out, exported = saved("bert", base=True)[0], tmp_path / "out", tmp_path / "exported"
     kinds = ["Transformer", "Pooling", *["Normalize"] * normalize]
@@ -101,7 +101,10 @@ def test_vectors_of_sentences(mode, normalize, saved, tmp_path):
     write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": 16, f"pooling_mode_{flag}": True})
     wanted = sentences.SentenceTransformer(str(folder), device="cpu").encode(LINES)
     assert main(["import", str(folder), str(out)]) == 0
-    assert max(map(len, map(opened(out).encode, LINES))) > 20
+    hub = opened(out)
+    assert hub.encode(LINES, LINES).shape[0] == len(LINES)
+    assert max(map(len, map(hub.encode, LINES))) > 20
+    assert abs(hub.sentence_vectors(LINES).numpy() - wanted).max() < 1e-5 * abs(wanted).max()
     assert main(["export", str(out / "checkpoint.pt"), str(out), str(exported)]) == 0
     again = sentences.SentenceTransformer(str(exported), device="cpu", trust_remote_code=True)
     assert abs(again.encode(LINES) - wanted).max() < 1e-5 * abs(wanted).max()
