@@ -35,7 +35,8 @@ class HubInterface(RobertaHubInterface):
         """
         if isinstance(sentence, str):
             return super().encode(sentence, *others, no_separator=self.model.args.pair_separators == 1)
-        return collate_tokens([self.encode(*texts) for texts in zip(sentence, *others)], self.task.source_dictionary.pad())
+        rows = [self.encode(*texts) for texts in zip(sentence, *others)]
+        return collate_tokens(rows, self.task.source_dictionary.pad())
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """Compute logarithms of the classes' probabilities; of a regression its value."""
@@ -49,7 +50,7 @@ class HubInterface(RobertaHubInterface):
         Longer texts are cut as sentence-transformers cuts them.
         """
         longest = min(self.pooling.longest, self.model.max_positions())
-        rows = [self.encode(sentence) for sentence in sentences]
+        rows = map(self.encode, sentences)
         rows = [torch.cat([row[: longest - 1], row[-1:]]) if len(row) > longest else row for row in rows]
         pad = self.task.source_dictionary.pad()
         tokens = collate_tokens(rows, pad).to(self.device)
