@@ -82,7 +82,6 @@ def build_rotation(args: Namespace, base: float) -> Rotary | None:
     head_dim, polar = args.encoder_embed_dim // args.encoder_attention_heads, args.relative == "pope"
     if not base or not (args.rotary_dims or polar):
         return None
-    assert not args.linformer_k, "Linformer's keys mix positions, and no rotation is theirs: set linformer_k=0"
     assert not (args.rotary_dims and polar), "PoPE rotates all columns: set rotary_dims=0"
     return Rotary(2 * head_dim, base=base) if polar else Rotary(head_dim, args.rotary_dims, base)
 

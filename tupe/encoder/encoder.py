@@ -50,7 +50,6 @@ class EncoderBase(nn.Module):
         self.num_heads = args.encoder_attention_heads
         self.max_positions = args.max_positions
         self.window, self.global_every = args.attention_window, args.global_every
-        assert not (self.window and args.linformer_k), "Linformer's keys mix positions: set attention_window=0"
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
         self.eos, self.pair_separators = eos, args.pair_separators
@@ -63,6 +62,7 @@ class EncoderBase(nn.Module):
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
         self.position_bias = build_position_bias(args, layer.attention.bidirectional)
         self.local_rotation = build_rotation(args, args.local_rotary_base)
+        assert not (args.linformer_k and (self.window or self.position_bias.rotation)), "Linformer's keys mix positions"
         #: Width of a head's queries and keys.
         self.head_dim = width // self.num_heads * (1 if self.position_bias.phases is None else 2)
         self.segment_attention = build_segment_attention(args)
