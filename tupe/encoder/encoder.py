@@ -47,8 +47,7 @@ class EncoderBase(nn.Module):
         """
         width, embedding_dim, bias = args.encoder_embed_dim, embedding_width(args), not args.no_biases
         norm = functools.partial(nn.LayerNorm, eps=args.layer_norm_eps, bias=bias)
-        self.num_heads = args.encoder_attention_heads
-        self.max_positions = args.max_positions
+        self.num_heads, self.max_positions = args.encoder_attention_heads, args.max_positions
         self.window, self.global_every = args.attention_window, args.global_every
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
