@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import io
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -10,6 +12,13 @@ import torch
 
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
+
+
+class Number:
+    """Unpickling it makes a `bytearray` of so many bytes."""
+
+    def __reduce__(self):
+        return bytearray, (10**9,)
 
 
 def test_what_fairseq_writes_is_read(tmp_path):
@@ -28,11 +37,16 @@ def test_what_fairseq_writes_is_read(tmp_path):
         torch.load(tmp_path / "good.pt", weights_only=True)
 
 
+def torch_file(zipped, size=200):
+    whole = io.BytesIO()
+    torch.save({"model": {"weight": torch.ones(size)}}, whole, _use_new_zipfile_serialization=zipped)
+    return whole.getvalue()
+
+
 @pytest.mark.slow
 def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path):
-    path = tmp_path / "flipped.pt"
-    torch.save({"model": {"weight": torch.ones(4)}}, path)
-    whole = path.read_bytes()
+    whole, path = torch_file(zipped=True, size=4), tmp_path / "flipped.pt"
+    path.write_bytes(whole)
     for bit in range(8 * len(whole)):
         with path.open("r+b") as file:  # a file written anew would wait for the disk
             file.seek(max(0, bit // 8 - 1))
@@ -51,6 +65,78 @@ def test_a_file_without_checksums_is_read(tmp_path):
         torch.serialization.set_crc32_options(False)
         torch.save({"model": {"weight": torch.ones(2)}}, tmp_path / "fast.pt")
     assert torch.equal(safe_load(tmp_path / "fast.pt")["model"]["weight"], torch.ones(2))
+
+
+def without_checksums(data):
+    """Zero the checksums of the parts, which switches their comparison off."""
+    data = bytearray(data)
+    for mark, offset in ((b"PK\3\4", 14), (b"PK\1\2", 16)):
+        at = -1
+        while (at := data.find(mark, at + 1)) >= 0:
+            data[at + offset : at + offset + 4] = bytes(4)
+    return data
+
+
+def overlapping(data):
+    """Let the list of parts name the tensor's bytes a second time, as those of the byte order."""
+    data = without_checksums(data)
+    tensor, order = data.rindex(b"archive/data/0"), data.rindex(b"archive/byteorder")
+    for first, last in ((20, 28), (42, 46)):  # sizes and place of a part
+        data[order - 46 + first : order - 46 + last] = data[tensor - 46 + first : tensor - 46 + last]
+    return data
+
+
+@pytest.mark.parametrize("kind", ["compressed", "overlapping"])
+def test_archives_that_torch_save_does_not_write(kind, tmp_path):
+    data, path = torch_file(zipped=True, size=10_000), tmp_path / "other.pt"
+    if kind == "compressed":
+        with zipfile.ZipFile(io.BytesIO(data)) as stored, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+            for member in stored.infolist():
+                made.writestr(member.filename, stored.read(member))
+        data = path.read_bytes()
+    path.write_bytes(without_checksums(data) if kind == "compressed" else overlapping(data))
+    with pytest.raises(UserError, match="damaged"):
+        safe_load(path)
+
+
+def laughs(levels):
+    laugh = ["ha"]
+    for _ in range(levels):
+        laugh = [laugh] * 10
+    return laugh
+
+
+def circle():
+    names = []
+    names.append(names)
+    return names
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        lambda: torch.zeros(1).expand(10**9),
+        lambda: torch.zeros(4000).as_strided((1000, 1000), (1, 1)),
+        lambda: [*torch.zeros(10**5).expand(20, -1)],
+        lambda: laughs(12),
+        circle,
+        Number,
+    ],
+    ids=["stride 0", "overlapping rows", "one storage often", "lists of lists", "a circle", "a number"],
+)
+def test_what_grows_in_memory(bomb, zipped, tmp_path):
+    part = {"model": {}, "last_optimizer_state": {"state": {0: {"exp_avg": bomb()}}}, "cfg": {"model": bomb()}}
+    torch.save(part, tmp_path / "bomb.pt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(UserError, match="would take far more memory"):
+        safe_load(tmp_path / "bomb.pt")
+
+
+def test_tied_weights_are_read(tmp_path):
+    weight = torch.arange(1000.0)
+    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+    torch.save({"model": dict.fromkeys(names, weight)}, tmp_path / "tied.pt")
+    assert all(torch.equal(tensor, weight) for tensor in safe_load(tmp_path / "tied.pt")["model"].values())
 
 
 @pytest.mark.parametrize(("field", "unused", "used"), [("rotary_scaling", "none", "yarn"), ("log_length", 0, 512)])

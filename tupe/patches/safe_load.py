@@ -5,6 +5,8 @@ PyTorch does not compare the checksums in a file, so it reads flipped bytes as w
 
 import argparse
 import ast
+import itertools
+import mmap
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +20,8 @@ from tupe.systems import REMOVED
 from tupe.util import UserError
 
 _FOLDER = 0x10  # attribute of a folder, whose bytes PyTorch does not read: its tensor would be uninitialized memory
+_TIED = 8  # how often a file may name a tensor on average; models tie an embedding, an output layer and a decoder's
+_GROWS = "{} has {:,} bytes and would take far more memory. It is not loaded."
 #: What fairseq writes into a checkpoint file beyond tensors and plain values: the configuration of a model without a
 #: dataclass, and numpy's types, of a best metric that scipy or scikit-learn returned and of `--eval-bleu`.
 FAIRSEQ_GLOBALS = [
@@ -32,13 +36,14 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     It may contain the classes `also` too, as `torch.serialization.safe_globals` takes them.
 
     Raises:
-        UserError: the file is damaged, or has a setting that fairseq would evaluate.
+        UserError: the file is damaged, grows in memory, or has a setting that fairseq would evaluate.
         UnpicklingError: it holds a class or function that fairseq does not write. PyTorch's message names it.
     """
     path = os.fspath(path)
     _check_archive(path)
     with safe_globals([*FAIRSEQ_GLOBALS, *also]):
         state = torch.load(path, map_location="cpu", weights_only=True)
+    _refuse_growth(state, path)
     _refuse_calls(state, path)
     if isinstance(state.get("cfg"), Mapping):
         refuse_removed(state["cfg"].get("model"), path)
@@ -50,28 +55,48 @@ def _check_archive(path: str) -> None:
 
     Files of PyTorch before 1.6 are not zip archives and have no checksums.
     """
-    with open(path, "rb") as file:
-        if file.read(4) != b"PK\3\4":
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data.find(b"\nbytearray\n") >= 0:  # PyTorch would make one as long as the file says
+            raise UserError(_GROWS.format(path, len(data)))
+        if data[:4] != b"PK\3\4":
             return
+
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         stored = all(
             member.compress_type == zipfile.ZIP_STORED and not (member.is_dir() or member.external_attr & _FOLDER)
             for member in members
         )
+        apart = sum(member.file_size for member in members) <= os.path.getsize(path)
         has_checksums = any(member.CRC for member in members)
-        if not stored or (has_checksums and archive.testzip() is not None):
+        if not (stored and apart) or (has_checksums and archive.testzip() is not None):
             raise UserError(f"{path} is damaged: it is not what torch.save wrote. Copy it again.")
 
 
-def _texts(part: Any) -> Iterator[str]:
-    """Yield the texts in a part of a checkpoint."""
-    part = vars(part) if isinstance(part, argparse.Namespace) else part
-    if isinstance(part, str):
+def _values(*parts: Any) -> Iterator[Any]:
+    """Yield the containers and values in some parts of a checkpoint, as often as they are named."""
+    left = [*parts]
+    while left:
+        part = left.pop()
         yield part
-    elif isinstance(part, (Mapping, list, tuple)):
-        for value in part.values() if isinstance(part, Mapping) else part:
-            yield from _texts(value)
+        part = vars(part) if isinstance(part, argparse.Namespace) else part
+        if isinstance(part, Mapping):
+            left += part.values()
+        elif isinstance(part, (list, tuple)):
+            left += part
+
+
+def _refuse_growth(state: Mapping[str, Any], path: str) -> None:
+    """Raise `UserError` if the objects that a file names would take far more memory than the file.
+
+    A tensor with a stride of 0 has one element in the file, and a list of lists can name one list a million times.
+    """
+    size = os.path.getsize(path)
+    values = [*itertools.islice(_values(state), size + 1)]
+    tensors = [value for value in values if torch.is_tensor(value)]
+    expanded = any(tensor.nbytes > tensor.untyped_storage().nbytes() for tensor in tensors)
+    if len(values) > size or expanded or sum(tensor.nbytes for tensor in tensors) > _TIED * size:
+        raise UserError(_GROWS.format(path, size))
 
 
 def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
@@ -79,8 +104,8 @@ def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
 
     fairseq evaluates the settings of some of its models as Python, `encoder_layers` of `fconv` among them.
     """
-    for value in _texts([state.get("args"), state.get("cfg")]):
-        if _calls(value):
+    for value in _values(state.get("args"), state.get("cfg")):
+        if isinstance(value, str) and "(" in value and _calls(value):
             raise UserError(f"{path} has the setting {value!r:.60}, whose call fairseq could run. It is not loaded.")
 
 
