@@ -15,18 +15,18 @@ from tests.commands import ROOT
 
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
-    "analysis": 1026, "attention": 1830, "checkpoints": 1860, "cli": 896, "criterions": 554, "data": 2350,
-    "encoder": 744, "finetune": 844, "hf": 1231, "models": 1761, "optim": 293, "patches": 1221, "position": 1322,
-    "tasks": 402, "": 639,
+    "analysis": 1012, "attention": 1830, "checkpoints": 1604, "cli": 806, "criterions": 541, "data": 2218,
+    "encoder": 743, "finetune": 834, "hf": 1178, "models": 1667, "optim": 290, "patches": 1216, "position": 1322,
+    "tasks": 390, "": 624,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 16_973, "tests/**/*.py": 15_902, "lab/**/*.py": 2_570, "tests/lab/**/*.py": 427,
+    "tupe/**/*.py": 16_275, "tests/**/*.py": 15_291, "lab/**/*.py": 2_242, "tests/lab/**/*.py": 403,
     "scripts/**/*.sh": 414, "scripts/**/*.py": 265, "examples/**/*.py": 288, "configs/**/*.yaml": 1_399,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.66  # of the syntax tree, in a line of `tupe/`, as in 69687301: lines are not saved by writing denser
-PAIRS = 75  # of rooms, one of which imports from the other
+PAIRS = 74  # of rooms, one of which imports from the other
 #: Rooms on a circle of imports, the faces below and what they bring in.
 CIRCLE = {"models", "plugin", "tasks"}
 #: From the bottom.
