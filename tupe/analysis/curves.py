@@ -49,7 +49,7 @@ def read_log(path: str | Path) -> TrainingLog:
             train[int(record["num_updates"])] = record
             logged.append(record)
     if not train:
-        raise UserError(f"{path} does not contain records of training. Train with common.log_format=json.")
+        raise UserError(f"{path} has no record of training, which common.log_format=json and common.log_interval give.")
     updates = [0, *sorted(train)]
     interval = {update: update - before for before, update in itertools.pairwise(updates)}
     # fairseq's `wall` is 0 in a run that was resumed, and the first update has an unknown duration

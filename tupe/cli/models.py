@@ -60,7 +60,7 @@ def import_(
     if is_ours(folder):
         check_new(out)
         import_transformers(folder, out)
-        print(f"wrote {out}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")
+        print(f"wrote {out}; train on from it with --init-from, or load it by TupeModel.from_pretrained")
         return
     head_of = {"head_name": head, "labels": labels.split(",") if labels else [], "pooler": pooler}
     print("\n".join(import_model(folder, out, **head_of, with_tokenizer=not no_tokenizer, bpe=bpe, language=language)))

@@ -122,11 +122,12 @@ def _snippet(about: About, name: str) -> str:
 
 def _training(about: About) -> str:
     loaded, seed = about.loaded, (about.loaded.cfg.get("common") or {}).get("seed")
-    lines = [f"`{loaded.name}` of the fairseq plugin, {loaded.updates:,} updates, seed {seed}."]
-    if about.corpus:
+    trained = f"{loaded.updates:,} updates, seed {seed}" if loaded.updates else "not trained here"
+    lines = [f"`{loaded.name}` of the fairseq plugin, {trained}."]
+    if about.corpus and about.corpus.inputs:
         settings = about.corpus.settings
         files = sorted({Path(file["name"]).name for file in about.corpus.inputs})
-        lines.append(f"Corpus: {', '.join(files[:8]) or settings.profile}.")
+        lines.append(f"Corpus: {', '.join(files[:8])}.")
         lines.append(f"Vocabulary: {settings.vocab_size:,} subwords ({settings.model_type}).")
         lines.append(f"Text processing: {', '.join(settings.stages) or 'none'}.")
     if about.score:
