@@ -86,7 +86,7 @@ def train(*command: str) -> None:
     from fairseq_cli.hydra_train import cli_main
 
     sys.argv = ["fairseq-hydra-train", *command]
-    print(shlex.join(sys.argv), flush=True)
+    print(shlex.join(sys.argv), "# the log has losses of classes in bits (nats / ln 2)", sep="\n", flush=True)
     logging.disable(logging.NOTSET)
     cli_main()
 
