@@ -17,7 +17,7 @@ from tupe.util import available_cores, read_json, write_json
 
 @dataclass(kw_only=True)
 class Record:
-    """What a run depends on, where it was done, and the results of its kind of run."""
+    """The settings, the machine and the results of a run."""
 
     version: int = 1
     settings: dict[str, Any]  # all that the result depends on

@@ -69,7 +69,7 @@ def write_task(folder, labels=("0", "1"), rows=8):
 
 
 def write_checkpoint(path, data, **options):
-    """As `write_model`; returns the path."""
+    """Call `write_model` and return the path."""
     write_model(path, data, **options)
     return path
 

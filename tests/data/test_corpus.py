@@ -222,7 +222,7 @@ def test_each_hash_after_the_first_is_marked(tmp_path_factory, hashes, slice_siz
     np.array(hashes, "<u8").tofile(path)
     expected = [number in seen or bool(seen.add(number)) for number in hashes]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "SLICE", slice_size)  # few hashes at a time, so that there are several ranges
+        patch.setattr(corpus, "SLICE", slice_size)  # hashes are compared in several ranges
         assert corpus.repeated(path, ("deduplicate-lines",)).tolist() == expected
 
 

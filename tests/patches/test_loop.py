@@ -68,7 +68,7 @@ def test_a_signal_finishes_the_update_and_saves(number, train, after, tmp_path, 
 
 
 def test_a_signal_between_two_epochs(train, tmp_path, monkeypatch):
-    """It ends the run after the next update, and is forgotten."""
+    """The run ends after the next update. A later run in the same process does not see the signal."""
     lr_step = Trainer.lr_step
 
     def step(self, epoch, *args, **kwargs):
