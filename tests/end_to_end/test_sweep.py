@@ -49,8 +49,9 @@ def test_killed_interrupted_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     with pytest.raises(UserError), lock(first.with_name(".seed_1.lock")):
         pass
     process = start(out, second / "log")
-    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C
-    process.communicate(timeout=60)
+    while process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, until it ends: the run's process may just be starting
+        time.sleep(0.5)
     assert process.returncode and result(second) is None
     with lock(first.with_name(".seed_1.lock"), wait=True):
         assert result(first) is not None
