@@ -60,8 +60,7 @@ def test_killed_interrupted_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     table = run(*command(checkpoint, glue, out), **grid).stdout
     assert (first / "result.json").stat().st_mtime_ns == written
     assert re.search(r"\| tupe_tiny encoder_layers=2 .*, 6 updates \|", table) and "runs)" not in table
-    metrics = result(first).metrics
-    assert result(first).score == metrics["valid"]["accuracy"]
+    assert result(first).score == result(first).metrics["valid"]["accuracy"]
     mismatched = [result(folder).metrics["valid1"]["accuracy"] for folder in (first, second)]
     assert any(f"| {score:.2f} |" in table for score in mismatched)
     assert len(list(out.glob("MNLI/*/*/checkpoint_*.pt"))) == 1  # of the better
