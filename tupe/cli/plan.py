@@ -65,22 +65,22 @@ def lines(training: Training) -> Iterator[str]:
     task, split, world = cfg.task, cfg.dataset.train_subset, training.nodes * training.processes
     folders = [Path(folder) for folder in task.data.split(os.pathsep)]
     translates = task._name == "translation"
+    words = f"dict.{task.source_lang}.txt" if translates else "dict.txt"
+    symbols = (folders[0] / words).read_bytes().count(b"\n") + (4 if translates else 5)  # fairseq's own, and <mask>
     if translates:
         source, target = task.source_lang, task.target_lang
-        words, length = f"dict.{source}.txt", max(task.max_source_positions, task.max_target_positions)
-        prefixes, together = [folders[0] / f"{split}.{source}-{target}.{side}" for side in (source, target)], max
+        length = max(task.max_source_positions, task.max_target_positions)
+        tokens = max(_tokens(folders[0] / f"{split}.{source}-{target}.{side}") for side in (source, target))
         each, unit, width = cfg.dataset.max_tokens, "source or target tokens an update, at most", 1
     else:
-        words, length = "dict.txt", task.tokens_per_sample
+        length = task.tokens_per_sample
         many = task._name == "tupe_multilingual_masked_lm"
         parts = [folder / part for folder in folders for part in (languages(folder, task.langs) if many else [""])]
-        prefixes, together = [part / split for part in parts], sum
+        tokens = sum(_tokens(part / split) for part in parts)
         each, unit, width = cfg.dataset.batch_size, f"sequences an update, of {length} tokens each", length
 
     fields = {name: value for name, value in cfg.model.items() if name != "_name"}
     positions = fields.pop("max_positions", None) or length
-    symbols = (folders[0] / words).read_bytes().count(b"\n") + (4 if translates else 5)  # fairseq's own, and <mask>
-    tokens = together(map(_tokens, prefixes))
     model = meta_model(cfg.model._name, symbols, positions, **fields)
     yield f"{full_name(as_namespace(cfg.model))}, {short(size_of(model).total)} parameters, {symbols:,} symbols"
 
