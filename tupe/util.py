@@ -130,7 +130,7 @@ def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> It
             if found.get(name) != settings.get(name):
                 raise UserError(
                     f"{folder} was begun with {name} = {found.get(name)}, not {settings.get(name)}. "
-                    "Choose another folder."
+                    "Choose another folder, or delete this one."
                 )
         remove_parts(folder)
         if not kept.exists():
