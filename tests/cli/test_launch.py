@@ -92,12 +92,6 @@ def test_one_process_is_fairseq(ran, capsys):
     assert launch.os.environ["OMP_NUM_THREADS"]
 
 
-def test_two_runs_on_one_machine_do_not_meet(ran):
-    """torchrun finds a free port."""
-    command = ran(processes=2)
-    assert "--standalone" in command and "--master-port" not in command
-
-
 def test_nodes_of_slurm_meet_at_a_port_of_the_job(ran):
     launch.os.environ |= {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_ID": "42", "MASTER_ADDR": "a"}
     command = ran(nodes=None)
@@ -108,6 +102,7 @@ def test_nodes_of_slurm_meet_at_a_port_of_the_job(ran):
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="util-linux has it")
 def test_processes_die_with_torchrun(ran):
     command = ran(processes=2)
+    assert "--standalone" in command and "--master-port" not in command  # so that two trainings do not meet
     setpriv = command[command.index("--no-python") + 1 :][:3]
     start = "import subprocess, sys; subprocess.run(sys.argv[1:])"
     torchrun = subprocess.Popen(

@@ -31,14 +31,8 @@ class Numbers(FairseqDataset):
 
 
 def batches(number, workers=1, epoch=1, **options):
-    return EpochBatchIterator(
-        Numbers(number),
-        Numbers(number).collater,
-        [[i] for i in range(number)],
-        num_shards=workers,
-        epoch=epoch,
-        **options,
-    )
+    each, numbers = [[i] for i in range(number)], Numbers(number)
+    return EpochBatchIterator(numbers, numbers.collater, each, num_shards=workers, epoch=epoch, **options)
 
 
 def optimizer():

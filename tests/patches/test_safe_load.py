@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import io
 import pickle
-import zipfile
 
 import numpy as np
 import pytest
@@ -67,36 +66,23 @@ def test_a_file_without_checksums_is_read(tmp_path):
     assert torch.equal(safe_load(tmp_path / "fast.pt")["model"]["weight"], torch.ones(2))
 
 
-def without_checksums(data):
-    """Zero the checksums of the parts, which switches their comparison off."""
+def overlapping(data):
+    """Let the list of parts name the tensor's bytes a second time, as those of the byte order, without checksums."""
     data = bytearray(data)
     for mark, offset in ((b"PK\3\4", 14), (b"PK\1\2", 16)):
         at = -1
         while (at := data.find(mark, at + 1)) >= 0:
             data[at + offset : at + offset + 4] = bytes(4)
-    return data
-
-
-def overlapping(data):
-    """Let the list of parts name the tensor's bytes a second time, as those of the byte order."""
-    data = without_checksums(data)
     tensor, order = data.rindex(b"archive/data/0"), data.rindex(b"archive/byteorder")
     for first, last in ((20, 28), (42, 46)):  # sizes and place of a part
         data[order - 46 + first : order - 46 + last] = data[tensor - 46 + first : tensor - 46 + last]
     return data
 
 
-@pytest.mark.parametrize("kind", ["compressed", "overlapping"])
-def test_archives_that_torch_save_does_not_write(kind, tmp_path):
-    data, path = torch_file(zipped=True, size=10_000), tmp_path / "other.pt"
-    if kind == "compressed":
-        with zipfile.ZipFile(io.BytesIO(data)) as stored, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
-            for member in stored.infolist():
-                made.writestr(member.filename, stored.read(member))
-        data = path.read_bytes()
-    path.write_bytes(without_checksums(data) if kind == "compressed" else overlapping(data))
+def test_an_archive_whose_parts_overlap(tmp_path):
+    (tmp_path / "other.pt").write_bytes(overlapping(torch_file(zipped=True, size=10_000)))
     with pytest.raises(UserError, match="damaged"):
-        safe_load(path)
+        safe_load(tmp_path / "other.pt")
 
 
 def laughs(levels):
