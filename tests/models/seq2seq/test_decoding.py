@@ -36,7 +36,7 @@ def same(found, expected):
         torch.testing.assert_close(one["positional_scores"], other["positional_scores"], **CLOSE)
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("backend", ["auto", "reference", "factors"])
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
 def test_step_by_step_is_all_at_once(case, backend, build, source):

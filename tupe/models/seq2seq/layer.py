@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tupe.encoder.layer import Attention, AttentionInputs, Layer, SelfAttention
 from tupe.models.seq2seq.encoder import Source
+from tupe.position.terms import Terms
 
 #: Tensors that a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`,
 #: and `source_key` and `source_value` of the sentences, `(S, H, n_s, d_h)`.
@@ -38,17 +39,16 @@ class CrossAttention(Attention):
         query, state = self.query(x), {} if state is None else state
         if "source_key" not in state:
             state["source_key"], state["source_value"] = self.key_value(source.features)
-        kept = state["source_key"], state["source_value"], source.padding
-        key, value, padding = map(source.choose, kept)
-        beam = source.beam if query.shape[2] == 1 else 1
-        if beam > 1:  # the queries of a sentence's hypotheses are one row
+        key, value, padding = map(source.choose, (state["source_key"], state["source_value"], source.padding))
+        beam, bias = source.beam if query.shape[2] == 1 else 1, position.bias
+        if beam > 1:  # the queries of a sentence's hypotheses are one row, all at one position
+            bias = bias.bias if isinstance(bias, Terms) else bias
             query = query.view(-1, beam, *query.shape[1:2], query.shape[-1]).transpose(1, 2)
         elif source.beam > 1:
             key, value, padding = (
                 None if t is None else t.repeat_interleave(source.beam, 0) for t in (key, value, padding)
             )
-        out = self.attend(query, key, value, position.terms, position.bias, padding)
-        return self.out_proj(out).reshape(x.shape)
+        return self.out_proj(self.attend(query, key, value, position.terms, bias, padding)).reshape(x.shape)
 
 
 class DecoderLayer(Layer):
