@@ -58,14 +58,17 @@ def test_each_name_has_all_fields(name):
     assert dict(cfg) == vars(as_namespace(named(name)))
 
 
-def test_empty_fields_are_those_of_a_pretrained_checkpoint():
+def test_empty_fields_are_those_of_a_pretrained_checkpoint(tmp_path):
     """An ELECTRA's too, whose encoder is fine-tuned alone; given fields stay."""
-    cfg = by_hydra("bert_a_base", {"pretrained": str(FIXTURES / "checkpoints/electra.pt"), "segment": "per_head"}).model
+    state = torch.load(FIXTURES / "checkpoints/electra.pt", weights_only=True)
+    state["cfg"]["model"]["pooler_activation_fn"] = "gelu"
+    torch.save(state, tmp_path / "electra.pt")
+    cfg = by_hydra("bert_a_base", {"pretrained": str(tmp_path / "electra.pt"), "segment": "per_head"}).model
     with open_dict(cfg):
         ARCH_CONFIG_REGISTRY["bert_a_base"](cfg)
-    theirs = torch.load(FIXTURES / "checkpoints/electra.pt", weights_only=True)["cfg"]["model"]
+    theirs = state["cfg"]["model"]
     fields = {name: theirs[name] for name in system_fields(TupeConfig) if name in theirs}
-    assert f"electra_{cfg._name}" == theirs["_name"] and cfg.max_positions == 32
+    assert f"electra_{cfg._name}" == theirs["_name"] and (cfg.max_positions, cfg.pooler_activation_fn) == (32, "gelu")
     assert {name: cfg[name] for name in fields} == {**fields, "segment": "per_head"}
 
 

@@ -32,6 +32,8 @@ OPTIONS = registered_options()
 #: Terms from outside this package.
 _OWN = {side: [name for name in terms if name not in CHOICES[side]] for side, terms in REGISTRY.items()}
 
+#: Fields that a run takes from `pretrained` beside those of the system.
+TAKEN = ("max_positions", "pooler_activation_fn")
 
 #: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.
 encoding = functools.partial(setting, system="encoding")
@@ -207,13 +209,10 @@ def named(name: str, **fields: object) -> Any:
 
 
 def undecided(kind: type[EncoderConfig]) -> type[EncoderConfig]:
-    """Derive the dataclass that fairseq reads, in which a field of the system or the size is `None` unless given."""
-    depend = {*system_fields(kind), *(name for other, row in NAMED.values() if other is kind for name in row)}
-    fields = [
-        (f.name, Optional[f.type], field(default=None, metadata=f.metadata))
-        for f in dataclasses.fields(kind)
-        if f.name in depend
-    ]
+    """Derive the dataclass that fairseq reads, in which what depends on the model is `None` unless given."""
+    depend = {*system_fields(kind), *TAKEN, *(name for other, row in NAMED.values() if other is kind for name in row)}
+    chosen = (f for f in dataclasses.fields(kind) if f.name in depend)
+    fields = [(f.name, Optional[f.type], field(default=None, metadata=f.metadata)) for f in chosen]
     return dataclasses.make_dataclass(f"Undecided{kind.__name__}", fields, bases=(kind,))
 
 

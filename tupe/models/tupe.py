@@ -18,7 +18,7 @@ from tupe.encoder.build import embedding_width
 from tupe.encoder.encoder import Encoder
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear, linear
-from tupe.models.config import NAMED, EncoderConfig, TupeConfig, fill, saved_config, undecided
+from tupe.models.config import NAMED, TAKEN, EncoderConfig, TupeConfig, fill, saved_config, undecided
 from tupe.models.heads import LM_HEAD, LinearHead, SpanHead, has_lm_head, take_heads
 from tupe.models.hub import from_pretrained
 from tupe.patches.install import before_building
@@ -209,7 +209,7 @@ def architecture(cfg: DictConfig | Namespace, name: str) -> None:
     if getattr(cfg, "pretrained", None):
         saved = saved_config(safe_load(cfg.pretrained), cfg.pretrained)
         cfg._name = name if name in ELECTRAS else saved._name.removeprefix(ELECTRA)
-        for field in (*system_fields(NAMED[name][0]), "max_positions"):
+        for field in (*system_fields(NAMED[name][0]), *TAKEN):
             if getattr(cfg, field, None) is None:
                 setattr(cfg, field, getattr(saved, field, None))
     fill(cfg, name)
