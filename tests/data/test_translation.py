@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.cli.main import main
-from tupe.data.tokenizers import open_tokenizer
+from tupe.data.tokenizers import SAMPLE_BYTES, open_tokenizer
 from tupe.data.translation import _is_kept
 
 WORDS = {"a": "ein", "dog": "Hund", "man": "Mann", "sees": "sieht", "the": "der", "and": "und", "red": "rote"}
@@ -75,7 +75,9 @@ def test_data_are_what_the_files_say(text, prepare, tmp_path, capsys):
     assert str(tmp_path) not in (out / "manifest.json").read_text()
 
 
-def test_escaped_text_is_characters(text, prepare, tmp_path):
+def test_escaped_text_is_characters(text, prepare, tmp_path, monkeypatch):
+    """The vocabulary is of every second pair, and of both languages."""
+    monkeypatch.setitem(SAMPLE_BYTES, "bpe", 5_000)
     escaped, plain = "AT&amp;T isn &apos;t a &lt; b &#91; &quot;", "AT&T isn 't a < b [ \""
     train = text("train", *([*side, escaped] * 3 for side in pairs(40)))
     test = text("test", [escaped], [escaped])
@@ -84,6 +86,7 @@ def test_escaped_text_is_characters(text, prepare, tmp_path):
     dictionary = Dictionary.load(str(tmp_path / "out/dict.en.txt"))
     (item,) = MMapIndexedDataset(str(tmp_path / "out/test.en-de.en"))
     assert dictionary.string(item, "sentencepiece") == plain
+    assert not any(dictionary.unk() in item for item in MMapIndexedDataset(str(tmp_path / "out/train.en-de.de")))
 
 
 @pytest.mark.parametrize(

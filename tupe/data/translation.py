@@ -108,10 +108,9 @@ def _vocabulary(out: Path, files: dict[str, Path], learned: dict[str, Any]) -> N
     """Train the SentencePiece model, and write one dictionary for both languages."""
     size = sum(len(line.encode()) for pair in pairs(*files.values()) for line in pair)
 
-    step = max(1, -(-size // SAMPLE_BYTES[learned["model_type"]]))  # every how many lines
-    both_sides = itertools.chain.from_iterable(pairs(*files.values()))
-    sample = itertools.islice((line for line in both_sides if line), 0, None, step)
-    train_model(sample, out / MODEL, **learned, own_symbols=())
+    step = max(1, -(-size // SAMPLE_BYTES[learned["model_type"]]))  # every how many pairs
+    sample = itertools.islice(pairs(*files.values()), 0, None, step)  # pairs, so that both languages are in it
+    train_model((line for pair in sample for line in pair if line), out / MODEL, **learned, own_symbols=())
     write_dictionary(out / MODEL, out / DICTIONARY)
     for language in files:
         shutil.copyfile(out / DICTIONARY, out / f"dict.{language}.txt")
