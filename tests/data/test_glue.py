@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.cli.main import main
-from tupe.data.glue.tasks import TASKS
+from tupe.data.glue.tasks import TASKS, own_tasks
 from tupe.data.manifest import Manifest, check_files
 from tupe.util import UserError
 
@@ -97,6 +97,17 @@ def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, 
     assert capsys.readouterr().out == said.replace("CoLA   valid  rows: 8 kept", "CoLA   valid  rows: 9 kept") != said
     assert (tmp_path / "out/WNLI").stat().st_ino == before["WNLI"]
     assert (tmp_path / "out/CoLA").stat().st_ino != before["CoLA"]
+
+
+def test_a_row_that_changed_is_done_anew_and_a_corpus_stays(prepared, tmp_path):
+    out, mine = tmp_path / "out", tmp_path / "mine.yaml"
+    (tmp_path / "train.tsv").write_text("text\tlabel\nWhy?\tno\nSo.\tyes\n")
+    shutil.copytree(prepared, out / "corpus")
+    for name, classes, status in (("quiz", "[yes, no]", 0), ("quiz", "[no, yes]", 0), ("corpus", "[no, yes]", 1)):
+        mine.write_text(f"{name}: {{train: train.tsv, texts: [text], classes: {classes}}}")
+        assert main(["prepare-glue", *map(str, (tmp_path, prepared, name, out)), "--tasks", str(mine)]) == status
+    assert Dictionary.load(str(out / "quiz/label/dict.txt")).symbols[4:] == ["no", "yes"]
+    assert own_tasks(out) == ["quiz"] and Manifest.load(out / "corpus")
 
 
 def test_labels_of_another_task_are_seen(made, tmp_path):

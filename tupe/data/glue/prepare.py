@@ -106,9 +106,9 @@ def prepare_glue(
                     split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
                     for split, file in files.items()
                 }
-                made_of = {"files": named, **manifest.described()}
+                made_of = {"task": repr(task), "files": named, **manifest.described()}
                 if content.get("made_of") != made_of:
-                    with atomic(path.parent, overwrite=bool(content)) as part:
+                    with atomic(path.parent, overwrite="made_of" in content) as part:
                         splits = {one.name: _write(part, task, one, files[one], manifest, map_) for one in files}
                         known = {"task": asdict(task), "made_of": made_of}
                         content = {**known, "splits": splits, "checksums": checksums(part)}

@@ -147,5 +147,5 @@ def training_file(folder: str | None) -> str | None:
 
 def own_tasks(folder: Path) -> list[str]:
     """Return the names of the user's tasks that are prepared in a folder."""
-    names = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}"))
+    names = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if "task" in read_json(path))
     return [name for name in names if name not in TASKS]
