@@ -12,7 +12,7 @@ from tests.samples import write_checkpoint, write_task
 from tupe.cli.main import main
 from tupe.finetune import finetune as module
 from tupe.finetune.benchmarks import settings
-from tupe.finetune.finetune import best_validation
+from tupe.finetune.finetune import validation
 from tupe.finetune.runs import quoted, result
 from tupe.util import user_dir
 
@@ -35,7 +35,7 @@ class Training:
         folder = Path(self.given["checkpoint.save_dir"])
         write_checkpoint(folder / "checkpoint_best.pt", self.given["task.data"], num_classes=2)
         (folder / "checkpoint_last.pt").touch()
-        (folder / "hydra_train.log").write_text(record(1, 8, mcc=50.0))
+        (folder / "hydra_train.log").write_text(record(1, 7, mcc=50.0))
 
     @property
     def given(self):
@@ -103,21 +103,24 @@ def test_a_finished_run_stays(here, training, capsys):
     assert first == second and len(training.commands) == 1
     assert finetune("model.dropout=0.2") == 1
     assert "begun with overrides = [], not ['model.dropout=0.2']" in capsys.readouterr().err
-    assert finetune(data=str(shutil.copytree("DATA", "OTHER"))) == 1
+    shutil.move("DATA", "OTHER")
+    assert finetune(data="OTHER") == 0
+    Path("OTHER/CoLA/label/train.bin").write_bytes(b"others")
+    assert finetune(data="OTHER") == 1
     assert "begun with data = " in capsys.readouterr().err
 
 
-def test_the_best_validation_of_a_log(tmp_path):
-    """Of equal epochs the last; of an update that is there twice, the last record; no half of a record."""
+def test_the_validation_of_a_checkpoint(tmp_path):
+    """Not a better one that fairseq did not save; of an update that is there twice, the last; no half of a record."""
     log = tmp_path / "hydra_train.log"
     killed = record(3, 30, mcc=99.0)[:90]
     log.write_text(
-        record(1, 10, mcc=60.0, loss="inf") + record(1, 10, "valid1", mcc=1.0)
+        record(1, 10, mcc=61.0, loss="inf") + record(1, 10, "valid1", mcc=1.0)
         + record(2, 20, mcc=1.0) + record(2, 20, mcc=60.0, loss="nan") + record(2, 20, "valid1", mcc=2.0)
         + killed + record(3, 30, mcc=59.0)
     )  # fmt: skip
     cfg = {"checkpoint": {"best_checkpoint_metric": "mcc"}, "optimization": {"lr": [2e-5]}, "common": {"seed": 3}}
-    found = best_validation(log, "CoLA", OmegaConf.create(cfg))
+    found = validation(log, 20, "CoLA", OmegaConf.create(cfg))
     assert (found.score, found.epoch, found.lr, found.seed, found.metric) == (60.0, 2, 2e-5, 3, "mcc")
     assert found.metrics["valid"]["loss"] is None and found.metrics["valid1"]["mcc"] == 2.0
 

@@ -114,4 +114,7 @@ def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
     for given in ((other, tmp_path, out, ["a=1"]), (checkpoint, out, out, ["a=1"]), (checkpoint, tmp_path, out, [])):
         with pytest.raises(UserError, match="Choose another folder"):
             join(*given, [])
+    write_json(tmp_path / "CoLA/dict.txt", {})
+    with pytest.raises(UserError, match="was begun with data"):
+        join(checkpoint, tmp_path, out, ["a=1"], runs_of())
     assert (out / SWEEP).read_text() == before

@@ -14,11 +14,10 @@ from fairseq.dataclass.initialize import hydra_init
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from tupe.checkpoints.load import write_state
+from tupe.checkpoints.load import open_checkpoint, write_state
 from tupe.finetune.benchmarks import TESTS, settings
 from tupe.finetune.predict import predict
-from tupe.finetune.runs import RESULT, Result, quoted, result
-from tupe.patches.safe_load import safe_load
+from tupe.finetune.runs import RESULT, Result, identity, quoted, result
 from tupe.util import config_dir, run_folder, sha256, user_dir, visible_gpus, write_json
 
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{[^{}]*\})$", re.MULTILINE)
@@ -53,16 +52,16 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
     folder = Path(cfg.checkpoint.save_dir)
     best = folder / "checkpoint_best.pt"
     given = sorted(override for override in overrides if "checkpoint.save_dir=" not in override)
-    inputs = {"task": task, "checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": given}
+    inputs = {"task": task, "checkpoint": sha256(checkpoint), "data": identity(data), "overrides": given}
     with run_folder(folder, inputs):
         if not (folder / RESULT).is_file():
             train("--config-dir", configs, "--config-name", name, *keys)
-            found = best_validation(folder / "hydra_train.log", task, cfg)
+            opened = open_checkpoint(best)
+            found = validation(folder / "hydra_train.log", opened.updates, task, cfg)
             found.metrics.update(test(folder, [data.parent / name for name in TESTS.get(task, ())]))
             write_json(folder / RESULT, found._asdict())
             (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it and the optimizer
-            state = safe_load(best)
-            write_state(best, {**state, "last_optimizer_state": None}, overwrite=True)
+            write_state(best, {**opened.state, "last_optimizer_state": None}, overwrite=True)
     return f"{task}: {result(folder)}, in {folder}"
 
 
@@ -106,20 +105,15 @@ def test(folder: Path, tasks: list[Path]) -> dict[str, dict[str, float]]:
     return found
 
 
-def best_validation(log: Path, task: str, cfg: DictConfig) -> Result:
-    """Return the metrics of the best epoch in the log of a run; of equal epochs the last, whose checkpoint is kept.
+def validation(log: Path, updates: int, task: str, cfg: DictConfig) -> Result:
+    """Return the metrics in the log of a run after so many updates, those of the best checkpoint.
 
-    An update may come twice in the log of a resumed run; its last record counts.
+    The last record of an update counts, as a resumed run repeats some. fairseq may validate more often than it saves.
     """
-    metric = cfg.checkpoint.best_checkpoint_metric
-    found: dict[int, dict[str, dict]] = {}  # update -> development set -> record
+    metric, found = cfg.checkpoint.best_checkpoint_metric, {}  # development set -> its metrics
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")):
         record = {name.removeprefix(f"{subset}_"): float(value) for name, value in json.loads(text).items()}
-        found.setdefault(int(record["num_updates"]), {})[subset] = record
-    _, best = max(found.items(), key=lambda update: (update[1]["valid"][metric], update[0]))
-    metrics = {
-        subset: {name: value if math.isfinite(value) else None for name, value in record.items()}
-        for subset, record in best.items()
-    }
-    score, epoch = (best["valid"][name] for name in (metric, "epoch"))
-    return Result(score, metrics, task, metric, int(epoch), float(cfg.optimization.lr[0]), cfg.common.seed)
+        if record["num_updates"] == updates:
+            found[subset] = {name: value if math.isfinite(value) else None for name, value in record.items()}
+    score, epoch = (found["valid"][name] for name in (metric, "epoch"))
+    return Result(score, found, task, metric, int(epoch), float(cfg.optimization.lr[0]), cfg.common.seed)

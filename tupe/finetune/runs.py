@@ -1,9 +1,11 @@
-"""A run of a sweep, its folder and its result."""
+"""A run of a sweep, its data, its folder and its result."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+from tupe.data.manifest import checksums
 from tupe.util import read_json
 
 RESULT = "result.json"  # in the folder of a run
@@ -29,8 +31,8 @@ class Run(NamedTuple):
 class Result(NamedTuple):
     """The content of `result.json`."""
 
-    score: float  # of the best epoch, percent
-    metrics: dict[str, dict[str, float | None]]  # of that epoch by development set; by test set, `XQuAD/test-de`
+    score: float  # of the best checkpoint, percent
+    metrics: dict[str, dict[str, float | None]]  # of it by development set; by test set, `XQuAD/test-de`
     task: str = ""
     metric: str = ""  # the metric of `score`
     epoch: int = 0  # the best, from 1
@@ -47,6 +49,11 @@ def result(folder: Path) -> Result | None:
     if not path.is_file():
         return None
     return Result(**{name: value for name, value in read_json(path).items() if name in Result._fields})
+
+
+def identity(data: Path) -> str:
+    """Return one checksum of all files of a prepared task."""
+    return hashlib.sha256(repr(checksums(data)).encode()).hexdigest()
 
 
 def quoted(value: str | Path) -> str:

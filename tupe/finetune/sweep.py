@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tupe.checkpoints.load import open_checkpoint
 from tupe.data.glue.tasks import own_tasks
 from tupe.finetune.benchmarks import BENCHMARKS, SEEDS
-from tupe.finetune.runs import RESULT, SWEEP, Run, quoted, result
+from tupe.finetune.runs import RESULT, SWEEP, Run, identity, quoted, result
 from tupe.finetune.table import markdown, read_sweep
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
@@ -117,11 +117,13 @@ def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: li
     """Add runs to those in `sweep.json`, and return its content."""
     opened = open_checkpoint(checkpoint)
     inputs = {"checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": overrides}
+    for task in dict.fromkeys(run.task for run in runs):
+        with run_folder(out / task, {"data": identity(data / task)}, wait=True):
+            pass  # raises here if the task was prepared anew since a run
     with run_folder(out, inputs, wait=True):
         before = read_json(out / SWEEP)["runs"] if (out / SWEEP).is_file() else []
         more = [run._asdict() for run in runs if run._asdict() not in before]
-        model = full_name(as_namespace(opened.config))
-        plan = {"model": model, "updates": opened.updates, "runs": before + more}
+        plan = {"model": full_name(as_namespace(opened.config)), "updates": opened.updates, "runs": before + more}
         write_json(out / SWEEP, plan)
     return plan
 

@@ -143,10 +143,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def as_text(rows: list[Row]) -> list[list[str]]:
-    """Return heads and rows as text: score ± deviation over seeds, with a note where runs or languages are missing.
-
-    The last column is the average, if there is anything to average.
-    """
+    """Return heads and rows as text: score ± deviation over seeds, a note where runs are missing, and the average."""
     columns = shown(rows)
     averaged = [column for column in columns if column.averaged]
     text = [
