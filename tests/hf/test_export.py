@@ -88,6 +88,7 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     assert main(["import", str(out), str(tmp_path / "back.pt")]) == 0
     before, after = (torch.load(tmp_path / name, weights_only=True) for name in ("best.pt", "back.pt"))
     assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
+    assert bool(after["cfg"]["task"].pop("labels_sha256")) == bool(labels)
     assert before["cfg"]["task"] == {**after["cfg"]["task"], "data": f"gone/{task}"}
     classifier.save_pretrained(tmp_path / "again")  # without the language model's head
     assert main(["import", str(tmp_path / "again"), str(tmp_path / "new.pt")]) == 0

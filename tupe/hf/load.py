@@ -4,7 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tupe.checkpoints.foreign.head import refuse_several_labels, task_of
+from tupe.checkpoints.foreign.head import in_our_order, refuse_several_labels, task_of
+from tupe.checkpoints.foreign.transformers import classes_of
 from tupe.checkpoints.load import write_checkpoint
 from tupe.hf import configuration_tupe
 from tupe.hf.export import WINDOWS, renamed
@@ -12,6 +13,7 @@ from tupe.models.config import TupeConfig, named
 from tupe.models.heads import has_lm_head
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
+from tupe.patches.checkpoints import symbols_sha256
 from tupe.patches.safe_load import refuse_removed
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 from tupe.util import read_json
@@ -32,7 +34,8 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
     head = origin.get("head") or _HEAD
     tensors = load_file(folder / "model.safetensors")
-    state = {renamed(key, head, back=True): value.float() for key, value in tensors.items()}
+    alone = "" if any(key.startswith("tupe.") for key in tensors) else "tupe."  # saved by `AutoModel`
+    state = {renamed(alone + key, head, back=True): value.float() for key, value in tensors.items()}
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[_WORDS])))
     model = TupeModel.build_model(named(origin.get("model", "tupe_base"), **fields), task)
     model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # without a dictionary to compare
@@ -55,6 +58,11 @@ def import_transformers(folder: Path, target: Path) -> None:
     for head, layers in model.classification_heads.items():
         refuse_several_labels(config.get("problem_type"))
         task, criterion = task_of(head, layers.out_proj.out_features, model.max_positions())
+        classes, weights = classes_of(configuration_tupe.TupeConfig.from_dict(config)), layers.state_dict()
+        if classes and not (config.get("fairseq") or {}).get("head"):  # numbered in Transformers, not by an export
+            classes, _ = in_our_order(weights, classes)
+            layers.load_state_dict(weights)
+        task["labels_sha256"] = symbols_sha256(classes) if classes else None
     if getattr(model, "span_head", None) is not None:
         criterion = {"_name": "tupe_question_answering"}
         windows = {name: value for name, value in (config.get("fairseq") or {}).items() if name in WINDOWS}

@@ -274,13 +274,3 @@ class TupeForQuestionAnswering(GenericForQuestionAnswering, TupePreTrainedModel)
         of_answer = {"start_positions": start_positions, "end_positions": end_positions}
         given = {"inputs_embeds": inputs_embeds, "token_type_ids": token_type_ids, **of_answer, **kwargs}
         return super().forward(input_ids, attention_mask, **given)
-
-
-__all__ = [
-    "TupeForMaskedLM",
-    "TupeForQuestionAnswering",
-    "TupeForSequenceClassification",
-    "TupeForTokenClassification",
-    "TupeModel",
-    "TupePreTrainedModel",
-]

@@ -91,15 +91,16 @@ def special_symbols(dictionary: Dictionary) -> list[bool]:
 
 def dictionary_sha256(dictionary: Dictionary) -> str:
     """Checksum of the symbols in their order, special ones and `<mask>` included (all tasks add the same)."""
-    return _sha256(dictionary.symbols)
+    return symbols_sha256(dictionary.symbols)
 
 
 def labels_sha256(labels: Dictionary) -> str:
     """Checksum of the classes of a task in their order, without what fairseq adds to every dictionary."""
-    return _sha256([label for label in labels.symbols[labels.nspecial :] if label != MASK])
+    return symbols_sha256([label for label in labels.symbols[labels.nspecial :] if label != MASK])
 
 
-def _sha256(symbols: list[str]) -> str:
+def symbols_sha256(symbols: list[str]) -> str:
+    """Checksum of symbols in their order."""
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
@@ -191,7 +192,6 @@ def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
     compare(path, state, cfg.model, task)
     if not resumes:
         return
-
     if cfg.checkpoint.restore_file == LAST and state.get("last_optimizer_state") is None:
         raise UserError(
             f"{path} does not have the optimizer's state, so the run would start again from its parameters. Pass it as "

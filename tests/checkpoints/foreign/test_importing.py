@@ -86,8 +86,10 @@ def test_an_encoder_alone(kind, head, saved, tmp_path):
     with pytest.raises(UserError, match="has no language-model head"):
         hub.fill_mask("the <mask>")
     export(tmp_path / "out/checkpoint.pt", tmp_path / "out", tmp_path / "back")
-    close(transformers.AutoModel.from_pretrained(tmp_path / "back")(TOKENS)[0], theirs)
-    import_transformers(tmp_path / "back", tmp_path / "again.pt")
+    back = transformers.AutoModel.from_pretrained(tmp_path / "back")
+    close(back(TOKENS)[0], theirs)
+    back.save_pretrained(tmp_path / "saved")
+    import_transformers(tmp_path / "saved", tmp_path / "again.pt")
     before, after = (safe_load(path)["model"] for path in (tmp_path / "out/checkpoint.pt", tmp_path / "again.pt"))
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     assert open_encoder(tmp_path / "again.pt").lm_head is None

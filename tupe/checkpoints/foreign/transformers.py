@@ -83,7 +83,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
         run=run,
         left=left,
         head=head,
-        classes=_classes(config),
+        classes=classes_of(config),
     )
     return foreign
 
@@ -138,7 +138,7 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     return fields
 
 
-def _classes(config: Any) -> list[str] | None:
+def classes_of(config: Any) -> list[str] | None:
     """Return the names of the classes by their numbers; those that Transformers makes up are none."""
     found = [config.id2label[number] for number in range(config.num_labels)]
     return None if found == [f"LABEL_{number}" for number in range(len(found))] else found
