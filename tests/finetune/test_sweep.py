@@ -111,10 +111,12 @@ def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
     assert json.loads(before)["runs"] == [run._asdict() for run in runs_of() + runs_of("RTE")]
     other.unlink()
     write_checkpoint(other, tmp_path, max_positions=16)
-    for given in ((other, tmp_path, out, ["a=1"]), (checkpoint, out, out, ["a=1"]), (checkpoint, tmp_path, out, [])):
+    for given in ((other, tmp_path, out, ["a=1"]), (checkpoint, tmp_path, out, [])):
         with pytest.raises(UserError, match="Choose another folder"):
             join(*given, [])
-    write_json(tmp_path / "CoLA/dict.txt", {})
+    write_json(tmp_path / "CoLA/dict.txt", 1)  # as if it had not been prepared before
+    join(checkpoint, tmp_path, out, ["a=1"], runs_of())
+    write_json(tmp_path / "CoLA/dict.txt", 2)
     with pytest.raises(UserError, match="was begun with data"):
         join(checkpoint, tmp_path, out, ["a=1"], runs_of())
     assert (out / SWEEP).read_text() == before

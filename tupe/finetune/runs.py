@@ -45,14 +45,13 @@ class Result(NamedTuple):
 
 def result(folder: Path) -> Result | None:
     """Return the result of a run, or None if it is not finished."""
-    path = folder / RESULT
-    if not path.is_file():
+    if not (folder / RESULT).is_file():
         return None
-    return Result(**{name: value for name, value in read_json(path).items() if name in Result._fields})
+    return Result(**{name: value for name, value in read_json(folder / RESULT).items() if name in Result._fields})
 
 
 def identity(data: Path) -> str:
-    """Return one checksum of all files of a prepared task."""
+    """Return one checksum of the files of a prepared task that a training reads."""
     return hashlib.sha256(repr(checksums(data)).encode()).hexdigest()
 
 

@@ -116,11 +116,10 @@ def run_alone(command: list[str], folder: Path, environment: dict[str, str], hel
 def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: list[Run]) -> dict[str, Any]:
     """Add runs to those in `sweep.json`, and return its content."""
     opened = open_checkpoint(checkpoint)
-    inputs = {"checkpoint": sha256(checkpoint), "data": str(data.resolve()), "overrides": overrides}
-    for task in dict.fromkeys(run.task for run in runs):
-        with run_folder(out / task, {"data": identity(data / task)}, wait=True):
-            pass  # raises here if the task was prepared anew since a run
-    with run_folder(out, inputs, wait=True):
+    with run_folder(out, {"checkpoint": sha256(checkpoint), "overrides": overrides}, wait=True):
+        for task in {run.task for run in runs if (data / run.task).is_dir()}:
+            with run_folder(out / task, {"data": identity(data / task)}, wait=True):
+                pass  # raises here if the task was prepared anew since a run
         before = read_json(out / SWEEP)["runs"] if (out / SWEEP).is_file() else []
         more = [run._asdict() for run in runs if run._asdict() not in before]
         plan = {"model": full_name(as_namespace(opened.config)), "updates": opened.updates, "runs": before + more}
