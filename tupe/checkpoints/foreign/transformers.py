@@ -139,9 +139,9 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def classes_of(config: Any) -> list[str] | None:
-    """Return the names of the classes by their numbers; those that Transformers makes up are none."""
+    """Return the names of the classes by their numbers; a regression and Transformers' own `LABEL_0` have none."""
     found = [config.id2label[number] for number in range(config.num_labels)]
-    return None if found == [f"LABEL_{number}" for number in range(len(found))] else found
+    return None if len(found) == 1 or found == [f"LABEL_{number}" for number in range(len(found))] else found
 
 
 def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int]]:
