@@ -83,6 +83,5 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Put row `new_order[n]` in row `n`. The source's keys stay: `Source` records which rows read them."""
         for state in self.states(incremental_state):
-            for name in ("key", "value"):
-                if name in state:
-                    state[name] = state[name].index_select(0, new_order)
+            for name in state.keys() & {"key", "value"}:
+                state[name] = state[name].index_select(0, new_order)

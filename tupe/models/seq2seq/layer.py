@@ -40,7 +40,8 @@ class CrossAttention(Attention):
         if "source_key" not in state:
             state["source_key"], state["source_value"] = self.key_value(source.features)
         key, value, padding = map(source.choose, (state["source_key"], state["source_value"], source.padding))
-        beam, bias = source.beam if query.shape[2] == 1 else 1, position.bias
+        bias = position.bias
+        beam = source.beam if query.shape[2] == 1 else 1
         if beam > 1:  # the queries of a sentence's hypotheses are one row, all at one position
             bias = bias.bias if isinstance(bias, Terms) else bias
             query = query.view(-1, beam, *query.shape[1:2], query.shape[-1]).transpose(1, 2)
