@@ -16,12 +16,12 @@ from tests.commands import ROOT
 #: Lines of Python in `tupe/`, by room; files beside the rooms together.
 ROOMS = {
     "analysis": 1012, "attention": 1830, "checkpoints": 1604, "cli": 806, "criterions": 541, "data": 2217,
-    "encoder": 743, "finetune": 833, "hf": 1176, "models": 1666, "optim": 290, "patches": 1216, "position": 1322,
+    "encoder": 743, "finetune": 832, "hf": 1176, "models": 1666, "optim": 290, "patches": 1216, "position": 1322,
     "tasks": 390, "": 624,
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 16_270, "tests/**/*.py": 15_289, "lab/**/*.py": 2_242, "tests/lab/**/*.py": 403,
+    "tupe/**/*.py": 16_269, "tests/**/*.py": 15_289, "lab/**/*.py": 2_242, "tests/lab/**/*.py": 403,
     "scripts/**/*.sh": 414, "scripts/**/*.py": 265, "examples/**/*.py": 288, "configs/**/*.yaml": 1_398,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

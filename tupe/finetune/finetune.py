@@ -60,8 +60,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
             found = validation(folder / "hydra_train.log", opened.updates, task, cfg)
             found.metrics.update(test(folder, [data.parent / name for name in TESTS.get(task, ())]))
             write_json(folder / RESULT, found._asdict())
-            for path in folder.glob("checkpoint_[!b]*.pt"):
-                path.unlink()  # only an unfinished run needs these and the optimizer
+            (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it and the optimizer
             write_state(best, {**opened.state, "last_optimizer_state": None}, overwrite=True)
     return f"{task}: {result(folder)}, in {folder}"
 

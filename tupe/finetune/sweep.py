@@ -119,7 +119,7 @@ def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: li
     with run_folder(out, {"checkpoint": sha256(checkpoint), "overrides": overrides}, wait=True):
         for task in {run.task for run in runs if (data / run.task).is_dir()}:
             with run_folder(out / task, {"data": identity(data / task)}, wait=True):
-                pass  # raises here if the task was prepared anew since a run
+                pass  # this refuses other data in the same folder
         before = read_json(out / SWEEP)["runs"] if (out / SWEEP).is_file() else []
         more = [run._asdict() for run in runs if run._asdict() not in before]
         plan = {"model": full_name(as_namespace(opened.config)), "updates": opened.updates, "runs": before + more}

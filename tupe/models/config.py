@@ -32,7 +32,7 @@ OPTIONS = registered_options()
 #: Terms from outside this package.
 _OWN = {side: [name for name in terms if name not in CHOICES[side]] for side, terms in REGISTRY.items()}
 
-#: Fields that a run takes from `pretrained` beside those of the system.
+#: A run takes these fields from the `pretrained` checkpoint too, not only those of its system.
 TAKEN = ("max_positions", "pooler_activation_fn")
 
 #: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.
