@@ -95,7 +95,7 @@ def test_half_precision_and_autocast_give_float32_and_double_gives_float64(name,
         found, wanted = seen(position(16)), seen(exact(16))
     for part, values in wanted.items():
         assert found[part].dtype == torch.float32
-        assert values.dtype == torch.float64 or not position.has_parameters
+        assert values.dtype == torch.float64 or not position.num_parameters
         assert (found[part] - values).norm() < 1e-6 * values.norm()
 
 
@@ -118,6 +118,15 @@ def test_replicas(name, gradients):
 @pytest.fixture
 def position():
     return build("TUPE-R").eval()
+
+
+@torch.no_grad()
+def test_an_adapter_that_is_switched(position):
+    position.absolute.query.lora = torch.nn.Linear(1, 1)
+    hook = position.absolute.query.register_forward_hook(lambda module, _, product: product + 1)
+    with_adapter = seen(position(9))
+    hook.remove()
+    assert not all(map(torch.equal, seen(position(9)).values(), with_adapter.values()))
 
 
 def calls(position, *lengths):

@@ -31,8 +31,8 @@ class PositionBias(nn.Module):
     `Terms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads. A term of one
     head is added to every head of the others.
 
-    In evaluation without gradients, the terms are kept until a parameter changes, and sliced for shorter inputs. Two
-    changes are not seen, a write through `parameter.data` and a step of a fused optimizer: call `eval()` after one.
+    In evaluation without gradients, the terms are kept until a parameter changes, and sliced for shorter inputs. The
+    cache misses writes to `parameter.data`, steps of fused optimizers and hooks on terms: call `eval()` after one.
 
     Args:
         absolute: a module that maps a length to two factors, such as `UntiedAbsolute`.
@@ -77,7 +77,7 @@ class PositionBias(nn.Module):
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
         # Carries the device of terms without parameters, and float64. Empty, so leaving the meta device loses nothing.
         self.register_buffer("anchor", torch.empty(0), persistent=False)
-        self.has_parameters = any(True for _ in self.parameters())
+        self.num_parameters = sum(1 for _ in self.parameters())
         self._kept: tuple[list, list, Terms] = ([], [], Terms())
 
     def compute(self, length: int) -> Terms:
@@ -129,12 +129,12 @@ class PositionBias(nn.Module):
     def keeps(self, tensors: list[Tensor]) -> bool:
         """Return whether terms may be cached: not with gradients, and not if a wrapper holds the parameters.
 
-        DataParallel and FSDP are such wrappers. Inference tensors have no version counter.
+        DataParallel, FSDP and an adapter (LoRA) are such wrappers. Inference tensors have no version counter.
         """
         if self.training or torch.is_grad_enabled() or is_traced():
             return False
-        parameters = any(isinstance(tensor, nn.Parameter) for tensor in tensors)
-        return parameters == self.has_parameters and not any(tensor.is_inference() for tensor in tensors)
+        num_parameters = sum(isinstance(tensor, nn.Parameter) for tensor in tensors)
+        return num_parameters == self.num_parameters and not any(tensor.is_inference() for tensor in tensors)
 
     def kept(self, length: int, tensors: list[Tensor]) -> Terms:
         """Return the terms of at least `length` positions, computed only if `tensors` have changed since."""
