@@ -18,11 +18,11 @@ from omegaconf import OmegaConf
 
 from tupe.data.glue.tasks import training_file
 from tupe.data.manifest import check_files
+from tupe.data.tokenizers import MASK
 from tupe.patches.safe_load import safe_load
 from tupe.systems import system_fields
 from tupe.util import UserError, atomic
 
-MASK = "<mask>"  # which every task with masked tokens adds to its dictionary
 LAST = "checkpoint_last.pt"  # fairseq's default of `restore_file`
 _copy = PathManager.copy
 _load_model_ensemble_and_task = checkpoint_utils.load_model_ensemble_and_task
