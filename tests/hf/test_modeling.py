@@ -8,6 +8,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassFieldValidationError
 
 from tests.contract.fixtures.cases import SMALL
+from tests.position.replicas import replica
 from tupe import position
 from tupe.hf.export import Loaded, config, weights
 from tupe.models.config import TupeConfig, named
@@ -150,6 +151,12 @@ def test_sequences_side_by_side_are_refused(dictionary):
     flat = torch.tensor([[0, 7, 2, 0, 8, 2]])
     with pytest.raises(AssertionError, match="pad the sequences"):
         theirs(flat, position_ids=torch.tensor([[0, 1, 2, 0, 1, 2]]))
+
+
+@torch.no_grad()
+def test_a_replica_of_data_parallel(dictionary):
+    _, theirs = pair(dictionary, "tupe_r")
+    assert torch.equal(replica(theirs)(tokens(8))[0], theirs(tokens(8))[0])
 
 
 @pytest.mark.parametrize("field", ["reset", "segment"])

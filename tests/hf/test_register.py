@@ -21,6 +21,13 @@ torch.save(model(torch.tensor([[0, 5, 6, 2]]))[0], folder + "/outputs.pt")
 """
 
 
+def test_the_code_is_uploaded(tmp_path, monkeypatch):
+    upload = "transformers.utils.hub.PushToHubMixin._upload_modified_files"
+    monkeypatch.setattr(upload, lambda model, folder, *_: (tmp_path / "position_bias.py").is_file())
+    config = ours.TupeConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+    assert ours.TupeForMaskedLM(config)._upload_modified_files(tmp_path, "repository", {})
+
+
 def test_saved_models_load_without_the_package(tmp_path):
     from transformers import Trainer, TrainingArguments  # after ours, which hides a torchaudio that does not load
 

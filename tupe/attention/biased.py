@@ -46,7 +46,7 @@ def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dro
 
 def fits_kernels(device: torch.device, dtype: torch.dtype, width: int) -> bool:
     """Return whether the Triton kernels take heads of this type and width: on a GPU, or interpreted in tests."""
-    runs = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    runs = "triton" in BACKENDS and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
     return runs and dtype in (torch.float16, torch.bfloat16, torch.float32) and width <= 128
 
 
@@ -98,7 +98,7 @@ def biased_attention(
             - `factors`: the same with wider heads instead of a bias that has only factors; `auto` for any other.
             - `triton`: this project's kernels (`docs/dev/kernels.md`); `auto` without a GPU.
             - `flex`: PyTorch's FlexAttention.
-            - `auto`: `factors` or `sdpa` on a GPU; on a CPU `reference` where a bias learns or dropout is on, or `sdpa`
+            - `auto`: `factors` or `sdpa` on a GPU; on a CPU `reference` if a bias is trained or dropout on, else `sdpa`
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.

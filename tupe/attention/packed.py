@@ -32,8 +32,8 @@ def packed_attention(
 
     Args:
         query, key, value: `(N, H, d_h)`, of one type.
-        bias: floating, broadcastable to `(B, H, T, T)`, whose first `t` rows and columns a sequence of `t` tokens uses,
-            columns; or a `Terms` for `T` positions, with `segments` `(N,)`.
+        bias: floating, broadcastable to `(B, H, T, T)`, whose first `t` rows and columns a sequence of `t` tokens
+            uses; or a `Terms` for `T` positions, with `segments` `(N,)`.
         cu_seqlens: `(B + 1,)` integers, on the same device: the index of each sequence's first token, then `N`.
         max_length: `T`, at least the length of the longest sequence.
         key_padding_mask: `(N,)` bool, true at padding.

@@ -97,7 +97,7 @@ class EncoderBase(nn.Module):
         few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * padding.numel()
         if padded or is_traced() or padding.is_meta or not {"auto": few, "always": True, "never": False}[self.unpad]:
             return Tokens(padding)
-        dtype = compute_dtype(next(self.layers.parameters()))
+        dtype = compute_dtype(self.embed_tokens.weight)
         if self.allows_parts and takes_packed(self.attention_backend, padding.device, dtype, self.head_dim):
             return packed(padding, num_tokens)
         return without_padding(padding, num_tokens, self.num_heads if on_cpu and not self.compile_layers else None)

@@ -31,7 +31,7 @@ def relative(code: str) -> str:
 
 
 def write_code(folder: Path) -> None:
-    """Write the model code and its licence into `folder`, with the files of terms from outside this package."""
+    """Write the model code and its license into `folder`, with the files of terms from outside this package."""
     for path in SHIPPED:
         (folder / flat(path)).write_text(relative(path.read_text(encoding="utf-8")), encoding="utf-8")
     terms = (found.term for side in REGISTRY.values() for found in side.values())

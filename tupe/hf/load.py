@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tupe.checkpoints.foreign.head import in_our_order, refuse_several_labels, task_of
+from tupe.checkpoints.foreign.names import WORDS
 from tupe.checkpoints.foreign.transformers import classes_of
 from tupe.checkpoints.load import write_checkpoint
 from tupe.hf import configuration_tupe
@@ -18,7 +19,6 @@ from tupe.patches.safe_load import refuse_removed
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 from tupe.util import read_json
 
-_WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 _HEAD = "sentence_classification_head"  # fairseq's name
 
 
@@ -36,7 +36,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     tensors = load_file(folder / "model.safetensors")
     alone = "" if any(key.startswith("tupe.") for key in tensors) else "tupe."  # saved by `AutoModel`
     state = {renamed(alone + key, head, back=True): value.float() for key, value in tensors.items()}
-    task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[_WORDS])))
+    task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[WORDS])))
     model = TupeModel.build_model(named(origin.get("model", "tupe_base"), **fields), task)
     model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # without a dictionary to compare
     if (out := state.get(f"classification_heads.{head}.out_proj.weight")) is not None:
@@ -46,7 +46,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     if not has_lm_head(state):
         model.encoder.lm_head = None
     elif not fields["untie_weights_roberta"]:
-        state.setdefault("encoder.lm_head.weight", state[_WORDS])
+        state.setdefault("encoder.lm_head.weight", state[WORDS])
     model.load_state_dict(state)
     return model, config
 

@@ -60,10 +60,17 @@ class TupePreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also keep the code, where it is that of the package, and its `LICENSE`."""
-        source, target = Path(self.name_or_path, "LICENSE"), Path(save_directory, "LICENSE")
         super().save_pretrained(save_directory, **kwargs)
+        self._keep_code(Path(save_directory))
+
+    def _upload_modified_files(self, working_dir: str | os.PathLike, *args: Any, **kwargs: Any) -> Any:
+        self._keep_code(Path(working_dir))  # `save_pretrained` uploads before it returns
+        return super()._upload_modified_files(working_dir, *args, **kwargs)
+
+    def _keep_code(self, folder: Path) -> None:
+        source, target = Path(self.name_or_path, "LICENSE"), folder / "LICENSE"
         if __name__ == "tupe.hf.modeling_tupe":  # not a copy of this file, which is in a folder with the others
-            importlib.import_module("tupe.hf.code").write_code(target.parent)
+            importlib.import_module("tupe.hf.code").write_code(folder)
         elif source.is_file() and not target.is_file():
             shutil.copyfile(source, target)
 
@@ -125,7 +132,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         else:
             segments = torch.zeros_like(hidden) if input_ids is None else self.segments(input_ids)
         given = tokens.unpad(given)
-        x = (given if input_ids is None else self.embed_tokens(given)).to(self.dtype)
+        x = (given if input_ids is None else self.embed_tokens(given)).to(self.embed_tokens.weight.dtype)
         self.checkpoint_activations = self.gradient_checkpointing
         x, states = self.run(self.embed(x, tokens, segments), tokens, self.terms(hidden.shape[1], segments), keep)
         return BaseModelOutput(last_hidden_state=tokens.pad(x), hidden_states=None if states is None else tuple(states))
@@ -153,7 +160,7 @@ class TupeForTask(TupePreTrainedModel):
         **kwargs: object,
     ) -> ModelOutput:
         """Compute scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
-        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs)
         scores = self.scores(outputs.last_hidden_state)
         loss = None if labels is None else self.loss(scores, labels, **kwargs)
         return self.output_class(loss, scores, outputs.hidden_states, outputs.attentions)

@@ -34,9 +34,10 @@ def build_tokenizer(
     Raises:
         UserError: the dictionary is not made of the model's pieces.
     """
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    proto = _read(model)
+    proto = ModelProto.FromString(model.read_bytes())
     pieces = {piece.piece: piece for piece in proto.pieces}
     normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
     own = [piece.piece for piece in proto.pieces if piece.type == _USER_DEFINED and piece.piece not in (*SPECIAL, MASK)]
@@ -133,15 +134,6 @@ def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
     if stages is None:
         return []
     return [(_WHITE_SPACE, " "), *([(_NO_TEXT, "")] if "repair-characters" in stages else [])]
-
-
-def _read(model: Path):
-    """Return the model as its protocol buffer."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(model.read_bytes())
-    return proto
 
 
 def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> None:
