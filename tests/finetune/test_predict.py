@@ -8,7 +8,7 @@ from tests.commands import run
 from tests.samples import HEAD, WORDS, dictionary_of, write_dictionary, write_model
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
-from tupe.data.glue.tasks import TASKS
+from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.finetune import predict as predictions
 from tupe.patches.checkpoints import labels_sha256
 
@@ -101,6 +101,12 @@ def test_mnli_has_two_files_and_predicts_ax(tmp_path):
     (file,) = predictions.predict(tmp_path / "best.pt", prepare(tmp_path / "ax", "AX", labels), tmp_path)
     assert file.name == "AX.tsv"
     assert set(read(file)) <= set(labels)
+
+
+def test_every_test_set_of_a_users_task_has_a_file():
+    row, splits = Task("reviews", (), ("text",), "label", ("0", "1")), ("test", "test1", "test-de")
+    names = [predictions._name(row, Split(split, (), labelled=True)) for split in splits]
+    assert names == ["reviews", "reviews-test1", "test-de"]
 
 
 def test_the_data_of_another_task_are_refused(tmp_path, capsys):

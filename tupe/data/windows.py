@@ -207,8 +207,8 @@ class QuestionWindows(Sized):
         return context[begin:end].strip()
 
     def answers(self, spans: Mapping[int, Span]) -> dict[str, str]:
-        """Return the best answer to every question by its id, of the best spans of windows; of equal ones the first."""
-        texts = {question["id"]: "" for question in self.questions}
+        """Return the best answer to a question by its id, of the best spans of windows; of equal ones the first."""
+        texts = {}
         for window in sorted(spans, key=lambda window: (spans[window].score, -window)):  # the best comes last
             texts[self.question_of(window)["id"]] = self.text(window, *spans[window][1:])
         return texts

@@ -92,9 +92,8 @@ def _test_sets(row: Task, data: Path) -> list[Split]:
 
 def _name(row: Task, split: Split) -> str:
     """Return the name of a test set's file for the server of GLUE or for XTREME."""
-    if row.name == "MNLI":
-        return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name]
-    return split.name if "-" in split.name else row.name
+    names = {"test": "MNLI-m", "test1": "MNLI-mm"} if row.name == "MNLI" else {"test": row.name}
+    return names.get(split.name, split.name if "-" in split.name else f"{row.name}-{split.name}")
 
 
 def _prediction(scores: Tensor, row: Task, task: TupeSentencePredictionTask) -> str:
@@ -134,4 +133,4 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
         for window, *of_window in zip(sample["id"].tolist(), *sides):
             if span := best_span(*of_window, longest):
                 found[window] = span
-    return windows.answers(found)
+    return {question["id"]: "" for question in windows.questions} | windows.answers(found)

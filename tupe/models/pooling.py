@@ -28,7 +28,7 @@ class Pooling(NamedTuple):
         if self.mode == "cls":
             vectors = features[:, 0]
         elif self.mode == "max":
-            vectors = features.masked_fill(~there, -1e9).amax(1)
+            vectors = features.masked_fill(~there, -math.inf).amax(1)
         else:
             vectors = (features * there).sum(1) / there.sum(1)
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
