@@ -26,13 +26,14 @@ def read(tmp_path_factory):
 
 PLAIN = b"Title\r\n  one two \n\n\n \nnext\nlast"
 ELEMENTS = b'<doc id="1" url="u" title="A">\nA\n\nabout A\n</doc>\n<doc id="2">\n\n</doc>\n<doc id="3">\nC\n</doc>\n'
+MARKS = [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")]
 RECORDS = [{"id": "1", "text": "A\n\nabout"}, {"id": "2", "text": ""}, {"id": "5", "text": "\ud800E"}]
 
 
 @pytest.mark.parametrize(
     ("raw", "found"),
     [
-        (b"\xef\xbb\xbf" + PLAIN, [["Title", "one two"], ["next", "last"]]),
+        *((mark + PLAIN.decode().encode(name), [["Title", "one two"], ["next", "last"]]) for mark, name in MARKS),
         (ELEMENTS, [["A", "about A"], ["C"]]),
         ("\n".join(map(json.dumps, RECORDS)).encode(), [["A", "about"], ["\ud800E"]]),
         (gzip.compress(b"one\n\ntwo\n", mtime=0), [["one"], ["two"]]),  # else its name has the time
@@ -65,7 +66,7 @@ def test_no_line_is_lost_whatever_the_bytes(read, raw, book):
 
 
 def test_folders_are_searched_and_sorted(tmp_path):
-    for name in ("b.txt", "a/wiki_01", "a/wiki_00.bz2", "c.txt.xz", "d.jsonl", "e.md", ".hidden.txt", "z/book.txt"):
+    for name in ("b.txt", "a/wiki_01", "a/wiki_00.bz2", "c.txt.xz", "d.JSONL", "e.md", ".hidden.txt", "z/book.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "books").mkdir()
@@ -74,4 +75,4 @@ def test_folders_are_searched_and_sorted(tmp_path):
     assert [one.path.name for one in found] == ["e.md", "wiki_00.bz2", "wiki_01", "book.txt", "x.txt"]
     assert [one.book for one in found] == [False] * 4 + [True]
     names = [one.path.relative_to(tmp_path).as_posix() for one in documents.find([tmp_path], [], [])]
-    assert names == ["a/wiki_00.bz2", "a/wiki_01", "b.txt", "books/x.txt", "c.txt.xz", "d.jsonl", "z/book.txt"]
+    assert names == ["a/wiki_00.bz2", "a/wiki_01", "b.txt", "books/x.txt", "c.txt.xz", "d.JSONL", "z/book.txt"]

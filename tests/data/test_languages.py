@@ -92,8 +92,8 @@ def test_probabilities_by_hand():
 
 
 def test_codes(tmp_path):
-    codes = ["be-x-old", "ceb", "de", "zh-Hant", "zh_yue"]
-    for name in (*codes, "train", "shard1", "work", "EN", "de.", "d"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "fr").touch()
+    codes = ["be-x-old", "de", "simple", "zh-Hant"]
+    for name in (*codes, "shard1/de"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "train.idx").touch()
     assert languages(tmp_path) == codes

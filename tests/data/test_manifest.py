@@ -1,11 +1,9 @@
-import json
 import shutil
 
 import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.binary import writer
-from tupe.data.glue.tasks import prepared_task
 from tupe.data.manifest import DICTIONARY, MODEL, Manifest, check_files
 from tupe.util import UserError
 
@@ -51,22 +49,9 @@ def no_second_shard(copy):
     shutil.rmtree(copy / "shard1")
 
 
-def a_name_outside(copy):
-    content = json.loads((copy / "manifest.json").read_text())
-    content["checksums"]["../text.txt"] = "0"
-    (copy / "manifest.json").write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize("change", [other_validation, half_the_training, no_second_shard, a_name_outside])
+@pytest.mark.parametrize("change", [other_validation, half_the_training, no_second_shard])
 def test_data_that_changed_since_they_were_prepared(change, copy):
     check_files(copy)
     change(copy)
-    with pytest.raises(UserError, match=r"not the file that was prepared|not in that folder"):
+    with pytest.raises(UserError, match=r"not the file that was prepared"):
         check_files(copy)
-
-
-def test_a_task_whose_predictions_would_be_written_elsewhere(tmp_path):
-    task = {"name": "../mine", "splits": [], "texts": ["text"]}
-    (tmp_path / "manifest.json").write_text(json.dumps({"task": task}))
-    with pytest.raises(UserError, match=r"names \.\./mine, which is not in that folder"):
-        prepared_task(tmp_path)

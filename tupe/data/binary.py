@@ -8,7 +8,7 @@ import torch
 
 from tupe.util import atomic
 
-PAD, EOS = 1, 2  # the numbers of <pad> and </s> in every dictionary of fairseq
+EOS = 2  # the number of </s> in every dictionary of fairseq
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def _files(name: Path) -> list[Path]:
 
 def _is_text(path: Path) -> bool:
     """Return by its name whether a file in a folder is text; WikiExtractor calls its files wiki_00, wiki_01, ..."""
-    return (path.suffix in _ENDINGS or path.name.startswith("wiki_")) and not path.name.startswith(".")
+    return (path.suffix.lower() in _ENDINGS or path.name.startswith("wiki_")) and not path.name.startswith(".")
 
 
 def documents_of(path: Path, book: bool) -> Iterator[list[str]]:
@@ -97,7 +97,8 @@ def _lines(path: Path, book: bool) -> Iterator[str | None]:
     """Yield the lines of a file's text, and None at the end of each document."""
     with open_packed(path) as file:
         head = file.peek(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="\n")
+        encoding = "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+        text = io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="\n")
         if book:
             yield from text
         elif _JSON.match(head):

@@ -1,6 +1,5 @@
-"""Data of many languages: a folder for each, called by its code, and how often each is drawn."""
+"""Data of many languages: a folder for each, and how often each is drawn."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,15 +13,12 @@ TEST_LANGUAGES = {
     "TyDiQA": ("ar", "bn", "en", "fi", "id", "ko", "ru", "sw", "te"),
 }
 
-# as Wikipedia, XTREME and XLM-R have them: `de`, `ceb`, `zh-Hant`, `zh_yue`
-_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
-
 
 def languages(folder: Path, chosen: str | None = None) -> list[str]:
-    """List the languages that folders in `folder` are called by, sorted; or only `chosen`, such as `de,en`."""
+    """List the folders in `folder` that have training data, sorted; or only `chosen`, such as `de,en`."""
     if chosen is not None:
         return sorted(set(chosen.replace(",", " ").split()))
-    return sorted(path.name for path in folder.iterdir() if path.is_dir() and _CODE.fullmatch(path.name))
+    return sorted(path.parent.name for path in folder.glob("*/train.idx"))
 
 
 def probabilities(sizes: Sequence[float], alpha: float) -> np.ndarray:

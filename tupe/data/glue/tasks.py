@@ -9,7 +9,6 @@ import yaml
 
 from tupe.data.languages import TEST_LANGUAGES
 from tupe.data.manifest import NAME as MANIFEST
-from tupe.data.manifest import inside
 from tupe.util import read_json
 
 
@@ -133,8 +132,6 @@ def prepared_task(folder: Path) -> Task:
     if name in TASKS:
         return TASKS[name]
     row = read_json(folder / MANIFEST)["task"]
-    for named in (row, *row["splits"]):
-        inside(folder, named["name"])  # predictions are called by it
     splits = tuple(Split(split["name"], (), labelled=split["labelled"]) for split in row["splits"])
     return Task(row["name"], splits, tuple(row["texts"]), row["label"], tuple(row["classes"]), row["scale"])
 
