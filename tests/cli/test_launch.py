@@ -11,7 +11,7 @@ from tests.commands import ROOT
 from tests.samples import write_checkpoint
 from tupe.cli import launch
 from tupe.cli.launch import training_of
-from tupe.util import UserError
+from tupe.util import UserError, sha256
 
 ODD = "a (folder), {é}=[1] #~;&*'"
 
@@ -68,7 +68,7 @@ def test_from_a_checkpoint(tmp_path):
     path = write_checkpoint(tmp_path / "t5/old.pt", tmp_path, name="t5_tiny")
     found = settings(config="continue", init_from=path)
     assert (found["model.pretrained"], found["task.tokens_per_sample"]) == (str(path), 32)
-    assert found["checkpoint.save_dir"] == "checkpoints/continue/t5-old"  # and no other model's
+    assert found["checkpoint.save_dir"] == f"checkpoints/continue/t5-old-{sha256(path)[:8]}"  # and no other model's
     assert settings(overrides=["checkpoint.save_dir=a"], init_from=path)["checkpoint.save_dir"] == "a"
 
 

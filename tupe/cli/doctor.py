@@ -3,14 +3,11 @@
 import functools
 import json
 import math
-import os
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import distributions
-from pathlib import Path
 
 import torch
 
@@ -75,9 +72,8 @@ def compare(backend: str, device: torch.device, dtype: torch.dtype) -> str:
 
 def train(precision: str) -> str:
     """Run `fairseq-train` with an option such as `--bf16`, and return the loss."""
-    path = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
     command = [*TRAINING.split(), str(user_dir()), precision]
-    done = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     said = done.stdout + done.stderr
     records = [json.loads(record) for record in re.findall(r'\{.*"train_loss".*\}', said)]
     if done.returncode or not math.isfinite(loss := float(records[-1]["train_loss"])):

@@ -23,7 +23,7 @@ Figure = Literal["position", "reset", "similarity", "segments", "correlations", 
 
 
 def plot(
-    figure: Figure = Argument(help="One of those below."),
+    figure: Figure = Argument(help="One of those above."),
     paths: list[str] = Argument(metavar="[LABEL=]PATH", help="Checkpoints or runs."),
     out: Path = Argument(help="New file of the picture: .png, .pdf, .svg, ..."),
     data: Path | None = DATA,

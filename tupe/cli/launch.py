@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from omegaconf import OmegaConf
 from typer import Argument, Option
 
 from tupe.finetune.runs import quoted
-from tupe.util import UserError, config_dir, for_cpu, user_dir, visible_gpus
+from tupe.util import UserError, config_dir, for_cpu, sha256, user_dir, visible_gpus
 
 
 class Training(NamedTuple):
@@ -40,7 +39,6 @@ class Training(NamedTuple):
             train = ["torchrun", *_meeting(self.nodes), "--nproc-per-node", str(self.processes), "--no-python"] + (
                 kill + train
             )
-        os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
         print(shlex.join(train), flush=True)
         os.execvp(train[0], train)
 
@@ -96,7 +94,8 @@ def _started(checkpoint: Path) -> list[str]:
     from tupe.checkpoints.load import open_checkpoint
 
     length = open_checkpoint(checkpoint).config.max_positions
-    folder = f"checkpoints/continue/{checkpoint.absolute().parent.name}-{checkpoint.stem}"
+    # the checksum, because another checkpoint may get the name of this one
+    folder = f"checkpoints/continue/{checkpoint.absolute().parent.name}-{checkpoint.stem}-{sha256(checkpoint)[:8]}"
     return [
         f"+model.pretrained={quoted(checkpoint)}",
         f"task.tokens_per_sample={length}",

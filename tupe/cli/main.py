@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -124,6 +125,9 @@ for _name, (_, _text) in COMMANDS.items():
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status: 1 after a `UserError`, 2 after a wrong argument."""
     given = sys.argv[1:] if argv is None else argv
+    programs = str(Path(sys.executable).parent)  # torchrun and fairseq's, of this environment
+    if programs not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     try:
         if given != ["user-dir"]:  # which scripts call before anything is imported
             import_own()

@@ -47,8 +47,8 @@ def import_(
 ) -> None:
     """Import a model that was pre-trained by fairseq or Transformers, or that `tupe export` wrote.
 
-    RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA, data2vec and
-    DeBERTa's second and third version. OUT is then a folder with checkpoint, dictionary, tokenizer and manifest, which
+    RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA, data2vec, DeBERTa
+    v2 and v3, and ModernBERT. OUT is then a folder with checkpoint, dictionary, tokenizer and manifest, which
     other commands take as a corpus; the original is run too, and the difference of the outputs is printed. For a folder
     of `tupe export`, OUT is a checkpoint.
 
@@ -79,8 +79,8 @@ def warm_start(
     """Convert a trained model to another position encoding; its content and layers are copied.
 
     The outputs stay the same if the system only adds a relative term, segments or DIET's factors, scales the content
-    otherwise, or no longer shares terms among layers. For systems without positions at the input, these are taken out
-    of it, and the terms of TUPE, DIET and T5 are fitted on the text of --data. The command then compares the features
+    otherwise, or no longer shares terms among layers. If only the old system has positions at the input, they are
+    removed, and the terms of TUPE, DIET and T5 are fitted on the text of --data. The command then compares the features
     on held-out text. Other terms begin new.
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
