@@ -107,7 +107,7 @@ def pretraining_command(
     given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
     given |= {"distributed_training.distributed_world_size": 1}
     given |= {} if start is None else {"checkpoint.finetune_from_model": start}
-    given |= {} if torch.cuda.is_available() else {"common.cpu": True, "common.fp16": False}
+    given |= {} if torch.cuda.is_available() else {"common.cpu": True, "common.bf16": False}
     given |= overrides(design, run, lr)
     keys = []
     for key, value in given.items():
@@ -263,10 +263,10 @@ class Study:
     def perform(self, run: Run) -> None:
         """Do a run in its folder, and write its record."""
         folder, settings = self.folder(run), self.settings(run)
-        with run_folder(folder, settings):
+        with run_folder(folder, settings) as held:
             (folder / _ENDED).unlink(missing_ok=True)
             spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
-            code, seconds, said = self._run(self.command(run, folder), folder / _LOG)
+            code, seconds, said = self._run(self.command(run, folder), folder / _LOG, held.fileno())
             spent += seconds
             write_json(folder / _SPENT, spent)
             diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(said))
@@ -307,12 +307,12 @@ class Study:
         settings = {key.lstrip("+"): value for key, value in self.design.systems[run.system].settings.items()}
         return [f"{key.removeprefix('model.')}={value}" for key, value in settings.items() if key.startswith("model.")]
 
-    def _run(self, command: list[str], log: Path) -> tuple[int, float, str]:
-        """Run a command; return its exit status, the processor's seconds, and what it printed, also to `log`."""
+    def _run(self, command: list[str], log: Path, held: int) -> tuple[int, float, str]:
+        """Run a command that holds a lock too; return its status, its processor seconds and its output, as in `log`."""
         with log.open("a+b") as file:
             first = file.seek(0, os.SEEK_END)
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
-            process = subprocess.Popen(command, **streams, start_new_session=True)
+            process = subprocess.Popen(command, **streams, start_new_session=True, pass_fds=[held])
             self._processes.add(process)
             _, status, usage = os.wait4(process.pid, 0)
             self._processes.discard(process)

@@ -53,7 +53,7 @@ def make(design, tmp_path, monkeypatch):
     began = []
 
     def make(ends=None, **options):
-        def run(here, command, log):
+        def run(here, command, log, held):
             run, folder = command
             began.append(str(run))
             log.write_text("num. shared model params: 1,234 (num. trained")
