@@ -50,7 +50,7 @@ def test_epochs_are_sorted_as_numbers(save, tmp_path):
 @pytest.mark.parametrize(
     ("part", "field"),
     [("model", "relative"), ("model", "dictionary_sha256"), ("task", "labels_sha256"), ("task", "source_lang"),
-     ("common", "seed"), ("checkpoint", "save_dir"), ("task", "data")],
+     ("common", "seed"), ("checkpoint", "save_dir")],
 )  # fmt: skip
 def test_the_mean_of_other_runs_is_refused(part, field, save, tmp_path):
     first, second = ({part: {"_name": "x", field: value}} for value in ("one", "other"))

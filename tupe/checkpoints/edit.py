@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from tupe.checkpoints.foreign.names import WORDS
 from tupe.checkpoints.load import model_config, open_checkpoint, write_state, write_weights
 from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
@@ -18,7 +19,6 @@ from tupe.systems import ELECTRA
 from tupe.util import UserError, check_new
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
-_WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 
 
 def last_checkpoints(folder: Path, number: int) -> list[Path]:
@@ -69,9 +69,9 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
 
 def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Return what all checkpoints of a run have in common and those of another do not."""
-    task, saving, common = (cfg.get(part) or {} for part in ("task", "checkpoint", "common"))
-    of_run = {"data": task.get("data"), "save_dir": saving.get("save_dir"), "seed": common.get("seed")}
-    return {**cfg["model"], **trained_with(cfg), **of_run}
+    saving, common = (cfg.get(part) or {} for part in ("checkpoint", "common"))
+    model = {name: value for name, value in cfg["model"].items() if "dropout" not in name}  # which may change
+    return {**model, **trained_with(cfg), "save_dir": saving.get("save_dir"), "seed": common.get("seed")}
 
 
 def export_discriminator(checkpoint: Path, out: Path) -> str:
@@ -139,7 +139,7 @@ def extend_positions(
     opened = open_checkpoint(checkpoint)
     old, config, longer = opened.config.max_positions, dataclasses.asdict(opened.config), dict(opened.weights)
     fields = {name: value for name, value in config.items() if name not in ("_name", "max_positions")}
-    model = meta_model(config["_name"], len(longer[_WORDS]), old, **fields)
+    model = meta_model(config["_name"], len(longer[WORDS]), old, **fields)
     lines = []
     for prefix, module in model.named_modules(remove_duplicate=False):
         for part, (axes, centred) in getattr(module, "position_axes", {}).items():

@@ -83,7 +83,7 @@ def load_release(path: str | Path) -> TupeModel:
 def convert_release(checkpoint: Path, out: Path) -> str:
     """Convert a checkpoint of the TUPE authors' release, TUPE-A or TUPE-R, without running code in the file.
 
-    The optimizer's state is left behind: train on with `--finetune-from-model`.
+    The optimizer's state is left behind: train on with `--init-from`.
 
     Args:
         checkpoint: Checkpoint of the authors' code.
