@@ -63,11 +63,11 @@ def sweep(
     usual, rates = BENCHMARKS[benchmark]
     names = tasks or usual or own_tasks(data)
     runs = [Run(task, lr, seed) for task in names for lr in lrs or rates for seed in seeds or SEEDS]
-    for_cpu(jobs or 1)
     plan = join(checkpoint, data, out, list(overrides), runs)
     print(f"{plan['model']} after {plan['updates']:,} updates: {len(runs)} runs in {out}", flush=True)
     gpus = visible_gpus()
     jobs = jobs or len(gpus) or 1
+    for_cpu(jobs)
     free: SimpleQueue[dict[str, str]] = SimpleQueue()
     for job in range(jobs):
         free.put({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
