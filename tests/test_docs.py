@@ -31,22 +31,9 @@ PAGES = ["README.md", "CONTRIBUTING.md", "lab/benchmarks/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")])
 
 #: Programs and scripts, whose own tests run them in small.
-PROGRAMS = (
-    *(
-        "tupe",
-        "python",
-        "pip",
-        "ruff",
-        "npx",
-        "sphinx-build",
-        "hf",
-        "sacrebleu",
-        "fairseq-train",
-        "fairseq-hydra-train",
-    ),
-    *("fairseq-generate", "fairseq-preprocess", "lab/benchmarks/gpu.sh", "scripts/pretrain.sbatch"),
-    *(f"scripts/{path.name}" for path in ROOT.glob("scripts/*.sh")),
-)
+PROGRAMS = {"tupe", "python", "pip", "ruff", "npx", "sphinx-build", "hf", "sacrebleu", "fairseq-train"}
+PROGRAMS |= {"fairseq-hydra-train", "fairseq-generate", "fairseq-preprocess", "lab/benchmarks/gpu.sh"}
+PROGRAMS |= {"scripts/pretrain.sbatch", *(f"scripts/{path.name}" for path in ROOT.glob("scripts/*.sh"))}
 #: variables of the environment that our scripts do not read themselves
 NOT_OURS = {"GOMP_SPINCOUNT", "OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
 NOT_OURS |= {"NODE_RANK", "MASTER_ADDR"}  # `tupe pretrain` does
@@ -114,6 +101,12 @@ def test_block(page, code, recorder, tmp_path):
             check(words, environment)
         except (UserError, HydraException, SystemExit, TyperException) as error:
             pytest.fail(f"{page}: {' '.join(words)}: {error}")
+
+
+def test_keys_of_tables():
+    for page, config in (("pretraining", ["base"]), ("finetuning", ["glue", "glue=cola"])):
+        for row in re.findall(r"^\| (`.*?) \|", (ROOT / f"docs/{page}.md").read_text(), re.MULTILINE):
+            read_config(ROOT / "configs" / page, config[0], [*config[1:], *re.findall(r"[\w+.]+=[^` ]+", row)])
 
 
 def check(words, environment):
