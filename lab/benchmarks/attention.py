@@ -136,7 +136,7 @@ def check(args: Namespace) -> bool:
 
         try:
             found = errors(attend, torch.device(args.device), getattr(torch, dtype), length, args.width)
-            error, name = max((error, name) for name, error in found.items())
+            name, error = max(found.items(), key=lambda item: (item[1] != item[1], item[1]))  # NaN is worst
         except Exception as missing:  # the other backends are still checked
             error, name = torch.inf, reason(missing)
         fits &= error <= 1

@@ -8,7 +8,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
-python=${PYTHON:-python3} check=(--cases 1x202 1x512) cases=(32x512 32x128 8x2048) attention=() model=()
+python=${PYTHON:-python3} check=(--cases 1x202 1x193 1x512) cases=(32x512 32x128 8x2048) attention=() model=()
 if [ "${1-}" = --dry-run ]; then
     shift
     export TRITON_INTERPRET=1 CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1

@@ -48,18 +48,18 @@ self_check.__dict__["_dynamo_marked_constant"] = True
 
 
 def errors(
-    attend: Callable[..., Tensor], device: torch.device, dtype: torch.dtype, length: int = 200, width: int = 64
+    attend: Callable[..., Tensor], device: torch.device, dtype: torch.dtype, length: int = 192, width: int = 64
 ) -> dict[str, float]:
     """Return the errors of the output and each gradient, as multiples of their bounds, for each kind of bias.
 
     `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is that of the
-    longer of two sequences, `width` that of the heads.
+    longest of three sequences, one of them empty (pytorch/pytorch#196678), `width` that of the heads.
     """
     generator, found = torch.Generator().manual_seed(0), {}
     place = torch.arange(length, device=device)
-    padding = place >= torch.tensor([[length], [length // 3 + 1]], device=device)
-    segments = place >= torch.tensor([[length // 2], [length // 5]], device=device)
-    shape, factor = (2, 2, length, width), (2, length, 16)
+    padding = place >= torch.tensor([[length], [length // 3 + 1], [0]], device=device)
+    segments = place >= torch.tensor([[length // 2], [length // 5], [0]], device=device)
+    shape, factor = (3, 2, length, width), (2, length, 16)
     kinds = {
         "dense": [(2, length, length)],
         "structured": [factor, factor, (2, 2 * length - 1), (2, 2), (2, 2, 2)],
