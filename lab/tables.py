@@ -307,7 +307,7 @@ def starts(results: Results) -> list[str]:
         )
         rows.append((design.label(name), *cells))
     lengths = [f"{updates:,}" if updates else "at once" for updates in design.short]
-    gain = f"less {design.label(going_on)}'s" if going_on else "less that of the old model trained on"
+    gain = f"minus {design.label(going_on)}'s" if going_on else "minus that of the old model trained on"
     head = ("", "seeds", "start, in updates", *lengths, gain, f"reaches its loss after {design.updates:,} at")
     lines = _table(head, rows)
     whole = [f"{design.label(name)} {_spread(results.losses(name), 3)}" for name in results.trained]

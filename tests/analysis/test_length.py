@@ -48,7 +48,7 @@ def losses_one_by_one(encoder, windows, masks):
 @torch.no_grad()
 def test_is_the_models_own_loss(tmp_path, text):
     encoder = open_encoder(write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=12))
-    losses = losses_one_by_one(encoder, torch.arange(99).view(9, 11), mask(encoder, text(100), 1))
+    losses = losses_one_by_one(encoder, torch.arange(99).view(9, 11), mask(encoder, text(100)))
     wanted = [sum(bits for (_, position), bits in losses.items() if position == place) for place in range(12)]
     np.testing.assert_allclose(loss_by_position(encoder, tmp_path, 12)[0], wanted, rtol=1e-4)
     assert loss_by_position(encoder, tmp_path, 12, 2)[1].sum() < len(losses)
@@ -59,15 +59,15 @@ def test_is_the_models_own_loss(tmp_path, text):
 def test_masks_are_berts_whatever_comes_after(tmp_path):
     encoder = open_encoder(write_checkpoint(tmp_path / "model.pt", tmp_path))
     stream = torch.randint(4, 4 + len(WORDS), (40_000,))
-    masked, target = mask(encoder, stream, 1)
+    masked, target = mask(encoder, stream)
     chosen = target != encoder.dictionary.pad()
     torch.testing.assert_close(target[chosen], stream[chosen])
     torch.testing.assert_close(masked[~chosen], stream[~chosen])
     kept, hidden = (masked[chosen].eq(other).float().mean() for other in (stream[chosen], 4 + len(WORDS)))
     assert (chosen.float().mean(), hidden) == pytest.approx((0.15, 0.8), abs=0.02)
     assert kept == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
-    torch.testing.assert_close(mask(encoder, stream[:70], 1)[0], masked[:70])
-    assert not mask(encoder, stream, 1, drawing=1)[0].equal(masked)
+    torch.testing.assert_close(mask(encoder, stream[:70])[0], masked[:70])
+    assert not mask(encoder, stream, drawing=1)[0].equal(masked)
 
 
 @torch.no_grad()
@@ -85,7 +85,7 @@ def test_centred_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text)
         begin = torch.arange(0, 300 - (n - 1) + 1, stride)
         skipped = (n - 1 - stride) // 2
         for drawing in range(2):
-            masks = mask(encoder, stream, 1, drawing)
+            masks = mask(encoder, stream, drawing)
             losses = losses_one_by_one(encoder, begin[:, None] + torch.arange(n - 1), masks)
             for (window, position), bits in losses.items():
                 if skipped < position <= skipped + stride:

@@ -43,7 +43,7 @@ def longest_input(encoder: Encoder) -> float:
 
 @torch.no_grad()
 def loss_by_position(
-    encoder: Encoder, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
+    encoder: Encoder, data: Path, length: int, sequences: int = 1 << 30
 ) -> tuple[np.ndarray, np.ndarray]:
     """Measure the loss at every position of the corpus's held-out text, cut into sequences of `length` with `[CLS]`.
 
@@ -55,7 +55,7 @@ def loss_by_position(
     """
     stream = read_stream(encoder, data)
     words = min(length - 1, len(stream))
-    bits, masked = _losses(encoder, [mask(encoder, stream[: sequences * words], seed)], words, words)
+    bits, masked = _losses(encoder, [mask(encoder, stream[: sequences * words])], words, words)
     return bits.sum(0), masked.sum(0).astype(np.float64)
 
 
@@ -68,7 +68,6 @@ def loss_by_length(
     longest: int = 0,
     tokens: int = 100_000,
     masks: int = 4,
-    seed: int = 1,
 ) -> dict[str, dict[int, LengthLoss]]:
     """Measure the loss of the same masked tokens of the corpus's held-out text in windows of each length.
 
@@ -88,7 +87,7 @@ def loss_by_length(
     trained = encoder.trained_length
     longest = max(longest, trained, *lengths)
     stream = read_stream(encoder, data)[:tokens]
-    drawn = [mask(encoder, stream, seed, drawing) for drawing in range(masks)]
+    drawn = [mask(encoder, stream, drawing) for drawing in range(masks)]
     models = {"none": encoder}
     if window and not encoder.args.linformer_k:
         models["window"] = open_encoder(checkpoint, attention_window=trained // 2).to(device)
@@ -119,15 +118,15 @@ def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int)
     return float(mean), float(stdtrit(len(starts) - 1, 0.975) * error)
 
 
-def mask(encoder: Encoder, stream: Tensor, seed: int, drawing: int = 0) -> tuple[Tensor, Tensor]:
+def mask(encoder: Encoder, stream: Tensor, drawing: int = 0) -> tuple[Tensor, Tensor]:
     """Return the tokens `(N,)` with BERT's masks, and the original masked tokens, with padding elsewhere.
 
-    The mask of a token depends on the seed, the drawing and its place in the stream, and not on the sequences into
+    The mask of a token depends on the drawing and its place in the stream, and not on the sequences into
     which the stream is cut.
     """
     dictionary = encoder.dictionary
     symbol = encoder.sentence_encoder.embed_tokens.num_embeddings - 1  # <mask> is the last
-    chosen, kind, word = torch.from_numpy(np.random.default_rng((seed, drawing)).random((len(stream), 3))).unbind(1)
+    chosen, kind, word = torch.from_numpy(np.random.default_rng((1, drawing)).random((len(stream), 3))).unbind(1)
     others = dictionary.nspecial + (word * (symbol - dictionary.nspecial)).long()
     masked = torch.where(kind < _REPLACED, others, torch.where(kind < _REPLACED + _KEPT, stream, symbol))
     return torch.where(chosen < _MASKED, masked, stream), stream.masked_fill(chosen >= _MASKED, dictionary.pad())

@@ -25,6 +25,7 @@ UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
 UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
 MASK = "<mask>"
+FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a dictionary
 #: Text that `train` should get, in bytes: some 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
 _THREADS = 16  # a fixed number: with another, sums of floats would come out differently
@@ -78,6 +79,11 @@ def write_dictionary(model: Path, dictionary: Path) -> None:
     """
     listed = (piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK))
     dictionary.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
+
+
+def is_piece(symbol: str) -> bool:
+    """Return whether a symbol of a dictionary is neither special nor fills the dictionary up."""
+    return symbol not in (*FAIRSEQ_SYMBOLS, MASK) and not symbol.startswith(FILLER)
 
 
 def read_symbols(dictionary: Path) -> list[str]:
@@ -187,7 +193,5 @@ kept_tokenizer = cache(open_tokenizer)
 
 def _numbers(names: list[str], symbols: list[str]) -> list[int]:
     """Return the number of each piece in the dictionary; special symbols and missing pieces are unknown."""
-    special = (*FAIRSEQ_SYMBOLS, MASK)
-    known = (symbol not in special and not symbol.startswith("madeupword") for symbol in symbols)
-    numbers = {symbol: number for number, (symbol, is_piece) in enumerate(zip(symbols, known)) if is_piece}
+    numbers = {symbol: number for number, symbol in enumerate(symbols) if is_piece(symbol)}
     return [numbers.get(name, UNKNOWN_NUMBER) for name in names]

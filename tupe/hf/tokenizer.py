@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, is_piece
 from tupe.util import UserError, import_transformers
 
 BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
@@ -138,7 +138,7 @@ def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
 
 def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> None:
     """Raise `UserError` unless the dictionary is fairseq's symbols, the pieces, and what fairseq fills up with."""
-    here = {s for s in symbols if s not in (*SPECIAL, MASK) and not s.startswith("madeupword")}
+    here = set(filter(is_piece, symbols))
     if tuple(symbols[:4]) != SPECIAL or here != pieces:
         example = min((here ^ pieces) or set(symbols[:4]), key=lambda s: (len(s), s))
         raise UserError(

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from tupe.data.glue.tasks import training_file
 from tupe.data.manifest import check_files
-from tupe.data.tokenizers import MASK
+from tupe.data.tokenizers import MASK, is_piece
 from tupe.patches.safe_load import safe_load
 from tupe.systems import system_fields
 from tupe.util import UserError, atomic
@@ -85,8 +85,7 @@ def read_dictionary(path: Path) -> Dictionary:
 
 def special_symbols(dictionary: Dictionary) -> list[bool]:
     """Return for each symbol whether it is one of fairseq's own, `<mask>`, or padding of the dictionary's size."""
-    symbols = enumerate(dictionary.symbols)
-    return [i < dictionary.nspecial or symbol == MASK or symbol.startswith("madeupword") for i, symbol in symbols]
+    return [i < dictionary.nspecial or not is_piece(symbol) for i, symbol in enumerate(dictionary.symbols)]
 
 
 def dictionary_sha256(dictionary: Dictionary) -> str:

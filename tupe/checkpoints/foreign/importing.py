@@ -16,11 +16,11 @@ from tupe.checkpoints.foreign import fairseq, head, transformers
 from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.names import HEAD, OUTPUT, POOLER, WORDS
 from tupe.checkpoints.foreign.verify import verify
-from tupe.checkpoints.foreign.vocabulary import FILLER, reorder, write_dictionary
+from tupe.checkpoints.foreign.vocabulary import reorder, write_dictionary
 from tupe.checkpoints.load import model_config, write_weights
 from tupe.data.manifest import DICTIONARY, IMPORTED, Manifest, Settings
 from tupe.data.text import KEEP_WHITE_SPACE
-from tupe.data.tokenizers import JSON
+from tupe.data.tokenizers import FILLER, JSON
 from tupe.models.config import named
 from tupe.models.pooling import MODULES, copy_pooling, read_pooling
 from tupe.models.tupe import TupeModel

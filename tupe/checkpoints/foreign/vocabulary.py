@@ -14,10 +14,9 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
-from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, JSON, MASK, MODEL, UNKNOWN, UNKNOWN_NUMBER
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, FILLER, JSON, MASK, MODEL, UNKNOWN, UNKNOWN_NUMBER
 from tupe.patches.checkpoints import read_dictionary
 
-FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a table
 SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 _UNREACHED = -1e4  # score of a symbol that no text should have
 #: The kind of a tokenizer, and its file in a corpus folder by its name.
