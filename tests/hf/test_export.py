@@ -60,7 +60,7 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
 
     import tupe.hf  # noqa: F401
 
-    data, num_classes = tmp_path / task, len(labels) or 1
+    data, out, num_classes = tmp_path / task, tmp_path / "exported", len(labels) or 1
     write(data / "input0/dict.txt", (corpus / "dict.txt").read_text().splitlines())
     if labels:
         write(data / "label/dict.txt", [f"{label} 1" for label in labels])
@@ -70,9 +70,9 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     )
     result = {"task": task, "metric": "mcc", "score": 61.5, "seed": 3, "lr": 2e-5, "epoch": 2}
     (tmp_path / "result.json").write_text(json.dumps(result))
-    out = tmp_path / "exported"
     arguments = ["export", str(tmp_path / "best.pt"), str(data), str(out), "--corpus", str(corpus)]
     assert main([*arguments, "--license", "mit"]) == 0
+    assert len({(out / name).stat().st_mode for name in ("config.json", "model.safetensors")}) == 1
     classifier = AutoModelForSequenceClassification.from_pretrained(out).eval()
     ids = torch.randint(4, 90, (2, 9))
     with torch.no_grad():

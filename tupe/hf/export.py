@@ -165,7 +165,7 @@ def export(
     Raises:
         UserError: `out` exists, or the scores differ by more than `TOLERANCE`.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     check_new(out)
     loaded = load(checkpoint, data)
@@ -181,7 +181,8 @@ def export(
     with atomic(out) as made:
         made.mkdir()
         write_code(made)
-        save_file(weights(loaded), made / "model.safetensors", {"format": "pt"})
+        # not `save_file`, which lets only the owner read
+        (made / "model.safetensors").write_bytes(save(weights(loaded), {"format": "pt"}))
         if features and read_pooling(corpus):
             copy_pooling(corpus, made)
         if not no_tokenizer:
