@@ -308,7 +308,7 @@ class Study:
         return [f"{key.removeprefix('model.')}={value}" for key, value in settings.items() if key.startswith("model.")]
 
     def _run(self, command: list[str], log: Path, held: int) -> tuple[int, float, str]:
-        """Run a command that holds a lock too; return its status, its processor seconds and its output, as in `log`."""
+        """Run a command under the lock `held`; return its exit status, processor seconds and output, also in `log`."""
         with log.open("a+b") as file:
             first = file.seek(0, os.SEEK_END)
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}

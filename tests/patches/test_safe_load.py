@@ -25,7 +25,7 @@ def test_what_fairseq_writes_is_read(tmp_path):
         "args": argparse.Namespace(arch="roberta", lr=[0.1]),
         "extra_state": {"best": np.float64(0.5), "counts": np.arange(3)},
         "model": {"weight": torch.arange(3.0)},
-        "cfg": {"checkpoint": {"save_dir": "runs/exp(3)"}, "task": {"data": "wiki (copy)"}},  # which are not calls
+        "cfg": {"checkpoint": {"save_dir": "runs/exp(3)"}, "task": argparse.Namespace(data="a (b)")},  # no calls
     }
     torch.save(state, tmp_path / "good.pt")
     read = safe_load(str(tmp_path / "good.pt"))

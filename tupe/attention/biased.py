@@ -96,7 +96,7 @@ def biased_attention(
             - `reference`: plain PyTorch in float32, with which the others are compared.
             - `sdpa`: PyTorch's `scaled_dot_product_attention` with the dense bias.
             - `factors`: the same with wider heads instead of a bias that has only factors; `auto` for any other.
-            - `triton`: this project's kernels (`docs/dev/kernels.md`); `auto` without a GPU.
+            - `triton`: this project's kernels (`docs/dev/kernels.md`); `auto` where they do not run.
             - `flex`: PyTorch's FlexAttention.
             - `auto`: `factors` or `sdpa` on a GPU; on a CPU `reference` if a bias is trained or dropout on, else `sdpa`
 
@@ -104,7 +104,7 @@ def biased_attention(
         `(B, H, T_q, d_h)` of the query's type.
 
     Raises:
-        UserError: for kernels whose self-check fails, and for dropout with `flex`.
+        ValueError: for kernels whose self-check fails (a `UserError`), and for dropout with `flex`.
     """
     if key.shape[2] == 0:  # nothing to attend to
         return torch.zeros_like(query)

@@ -37,7 +37,7 @@ def packed_attention(
         cu_seqlens: `(B + 1,)` integers, on the same device: the index of each sequence's first token, then `N`.
         max_length: `T`, at least the length of the longest sequence.
         key_padding_mask: `(N,)` bool, true at padding.
-        backend: `triton`, or `flex`, whose bias has a batch of one.
+        backend: `triton` or `flex`.
 
     Returns:
         `(N, H, d_h)`.

@@ -121,7 +121,7 @@ def loss_by_length(
                 interval = f"{difference - half:+.3f} to {difference + half:+.3f}"
                 print(f"{label:<32}{length:>8}{bits:>8.3f}{difference:>+12.3f}{interval:>20}")
         if missing := sorted({*wanted} - {*found["none"]}):
-            print(f"{name:<32}{', '.join(map(str, missing))}: it has {trained[name]} positions; slide such windows")
+            print(f"{name:<32}{', '.join(map(str, missing))}: too long; slide windows of {trained[name]} positions")
     if json:
         numbers = {label: {n: loss._asdict() for n, loss in losses.items()} for label, losses in rows.items()}
         write_json(json, {"data": str(data), "tokens": tokens, "masks": masks, "rows": numbers})

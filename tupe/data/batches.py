@@ -1,4 +1,4 @@
-"""Batches of examples: of similar length, and with the numbers that a criterion needs on the host.
+"""Batches of examples, with the numbers that a criterion needs on the host.
 
 Reading a number from a GPU would mean waiting for the GPU.
 """

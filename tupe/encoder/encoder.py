@@ -207,7 +207,7 @@ class Encoder(EncoderBase):
 
         Args:
             src_tokens: `(B, T)`, `T` at most `max_positions`.
-            num_tokens: number of tokens that are not padding; `None` counts them.
+            num_tokens: number of tokens that are not padding; `None` if unknown.
             return_all_hiddens: also return the input of the first layer and the output of each.
             head: function of the features `(..., d)`, whose output `(...)` is returned in their place.
             pairs: whether any sequence has two segments; `None` looks.

@@ -48,7 +48,7 @@ class TupeConfig(PreTrainedConfig):
         gated: the feed-forward part is `act(x W_1) * (x W_2)` (GeGLU) before its last layer.
         no_biases: linear layers and layer norms are without biases, except the output embeddings.
         no_first_norm: no layer norm before the attention of the first layer.
-        attention_backend, unpad: how attention is computed, and whether padding is (`auto`, `always`, `never`).
+        attention_backend, unpad: how attention is computed, and when padding is left out (`auto`, `always`, `never`).
         checkpoint_activations: use `gradient_checkpointing_enable()` instead.
     """
 

@@ -97,7 +97,7 @@ class EncoderConfig(OwnOptions):
     attention_dropout: float = setting(0.1, "dropout of the attention weights")
     activation_dropout: float = setting(0.0, "dropout after the activation")
     attention_backend: ChoiceEnum(["auto", *BACKENDS]) = setting(
-        "auto", "how attention is computed; auto is the fastest that works here"
+        "auto", "implementation of attention; auto chooses by device, type and bias"
     )
     unpad: ChoiceEnum(["auto", "always", "never"]) = setting(
         "auto",

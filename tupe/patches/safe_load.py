@@ -100,9 +100,10 @@ def _refuse_growth(state: Mapping[str, Any], path: str) -> None:
 
 
 def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
-    """Raise `UserError` for a setting that calls something: fairseq evaluates some, as `encoder_layers` of `fconv`."""
+    """Raise `UserError` for a setting that is a call: fairseq evaluates some, such as `encoder_layers` of `fconv`."""
     cfg = state.get("cfg") or {}
-    task = {**(cfg.get("task") or {}), "data": None}  # `wiki (copy)` is a path
+    task = cfg.get("task") or {}
+    task = {**(vars(task) if isinstance(task, argparse.Namespace) else task), "data": None}  # `wiki (copy)` is a path
     for value in _values(state.get("args"), cfg.get("model"), cfg.get("criterion"), task):
         if isinstance(value, str) and "(" in value and _calls(value):
             raise UserError(f"{path} has the setting {value!r:.60}, whose call fairseq could run. It is not loaded.")

@@ -23,7 +23,7 @@ from tupe.position.bias import PositionBias
 
 TOKENS = 8192  # of a batch
 _ROUNDS = 5  # how often each layer has its heads put in order
-_RIDGE = 1e-6  # of the mean square of the right-hand side
+_RIDGE = 1e-6  # of the mean of the Gram matrix's diagonal
 _RESIDUAL = 0.01  # fraction of the target that a table may leave
 
 
