@@ -1,7 +1,7 @@
-"""Linear layers and dropout that are faster on the CPU than PyTorch's, where no tracer sees them.
+"""Linear layers and dropout that are faster on the CPU than PyTorch's, used where no tracer is active.
 
-Linear layers are computed in float32 by oneDNN on AMD CPUs with AVX-512, where PyTorch takes MKL. MKL computes there
-with the instructions of older CPUs, at half of oneDNN's speed or less.
+On AMD CPUs with AVX-512, oneDNN computes float32 linear layers instead of MKL, which is PyTorch's choice. MKL uses the
+instructions of older CPUs there, at half of oneDNN's speed or less.
 """
 
 import functools
@@ -25,14 +25,14 @@ def onednn_is_faster() -> bool:
         and cpuinfo.is_file()
         and "AuthenticAMD" in cpuinfo.read_text()
     )
-    if faster:  # without padding nearly every batch has another size, and needs another primitive
-        for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # oneDNN's and PyTorch's, of 1,024
+    if faster:  # without padding nearly every batch has a new size, and needs a new primitive
+        for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # oneDNN's and PyTorch's; default 1,024
             os.environ.setdefault(cache, "64")  # before the first use of oneDNN
     return faster
 
 
 class OneDNNLinear(torch.autograd.Function):
-    """The operator by which compiled models call oneDNN, with gradients."""
+    """The oneDNN operator that compiled models call, with gradients."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -99,9 +99,9 @@ class Dropout(nn.Dropout):
 def is_traced() -> bool:
     """Return whether operations are recorded or transformed rather than only run.
 
-    Then code must not branch on values, must not cache results, and must use operations of PyTorch that every tracer
-    and transform supports: `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and other
-    dispatch modes, the transforms of `torch.func`, forward-mode derivatives, the capture of a CUDA graph.
+    If so, code must not branch on values or cache results, and must use only operations that every tracer and transform
+    of PyTorch supports: `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and other dispatch modes, the
+    transforms of `torch.func`, forward-mode derivatives and the capture of a CUDA graph.
     """
     return (
         torch.compiler.is_compiling()  # first, so that a compiler does not trace the other tests

@@ -12,7 +12,7 @@ Fields = dict[str, str | int | float | bool]
 
 
 class Choice(NamedTuple):
-    """A choice of a field: its text in `--help`, and for a term its part of the logit in `tupe describe`."""
+    """A choice of a field: its text in `--help` and, for a term, its part of the logit in `tupe describe`."""
 
     help: str = ""
     equation: str = ""
@@ -39,9 +39,9 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "deberta": Choice("content-to-position and position-to-content (DeBERTa)", "P[i - j]"),
         "pope": Choice("polar queries and keys, content in their length and position in their angle (PoPE)"),
         "dual_triangle": Choice("half of the heads attend to the past, half to the future", "mask_h(j - i)"),
-        "alibi": Choice("slopes of the distance, fixed or learned (ALiBi)", "-m |j - i|"),
-        "kerple": Choice("learned logarithms of the distance (KERPLE)", "-p log(1 + a |j - i|)"),
-        "fire": Choice("a learned function of the distance's logarithm (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
+        "alibi": Choice("a slope times the distance, fixed or learned (ALiBi)", "-m |j - i|"),
+        "kerple": Choice("log distance, with learned height and rate (KERPLE)", "-p log(1 + a |j - i|)"),
+        "fire": Choice("a learned function of the log distance (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
     },
     "relative_sides": {
         "symmetric": Choice("one slope for both sides"),
@@ -86,7 +86,7 @@ CROSS_POSITION = {
     "untied": Choice("untied positions of both sides"),
 }
 
-#: Fields that older files have and no model reads any more -> the value that changed nothing.
+#: Fields of older files that no model reads any more -> the value at which the field had no effect.
 REMOVED: dict[str, object] = {
     "rotary_reset": False,
     "rotary_scaling": "none",
@@ -140,7 +140,7 @@ PAPER_NAMES = {system: paper for system, (paper, _) in _NAMED.items()}
 SYSTEMS = {system: fields for system, (_, fields) in _NAMED.items()}
 
 
-#: Fields of the reach of a term: with other numbers a system keeps its name.
+#: Fields for how far a term reaches. A system keeps its name at any value of these.
 _EXTENT = ("relative_buckets", "relative_max_distance")
 
 
@@ -153,7 +153,7 @@ def system_of(fields: Mapping[str, object]) -> str | None:
     return next((name for name, row in SYSTEMS.items() if agrees(row)), None)
 
 
-#: Other names of a system: the paper's best is the plain `tupe_*`.
+#: Other names of a system: the paper's best, TUPE-R, is the plain `tupe_*`.
 ALIASES: dict[str, str] = {"tupe": "tupe_r"}
 
 
@@ -166,7 +166,7 @@ def _size(layers: int, width: int, heads: int) -> Fields:
     }
 
 
-#: ModernBERT's block (Warner et al. 2024), for any system: windows of 128 but in every third layer.
+#: ModernBERT's block (Warner et al. 2024), for any system: windows of 128 except in every third layer.
 MODERN: Fields = {
     "encoder_normalize_before": True,
     "no_first_norm": True,
@@ -205,17 +205,17 @@ def _named(prefix: str, sizes: dict[str, Fields]) -> dict[str, Fields]:
     systems = {**SYSTEMS, **{alias: SYSTEMS[name] for alias, name in ALIASES.items()}}
     models = {f"{prefix}{name}_{size}": {**row, **sizes[size]} for name, row in systems.items() for size in sizes}
     for fields in models.values():
-        if fields["relative"] == "dual_triangle":  # a head of the paper is two of half the width
+        if fields["relative"] == "dual_triangle":  # the paper splits a head into two of half the width
             fields["encoder_attention_heads"] *= 2
-        if fields["linformer_k"]:  # its keys mix positions, so that none is outside a window
+        if fields["linformer_k"]:  # its keys mix all positions, so none is outside a window
             fields["attention_window"] = 0
     return models
 
 
-#: Every masked language model, for `--arch` and `model._name` -> the fields in which it differs from the defaults.
+#: Every masked language model, for `--arch` and `model._name` -> its fields that differ from the defaults.
 MODELS = _named("", SIZES)
 
-#: Every model with a generator, which shares an untied table with the discriminator.
+#: Every ELECTRA model. Generator and discriminator share the table of untied positions, if there is one.
 ELECTRAS = {
     name: {**row, "share_positions": "table" if str(row["absolute"]).startswith("untied") else "none"}
     for name, row in _named(ELECTRA, ELECTRA_SIZES).items()
@@ -260,7 +260,7 @@ TRANSLATORS = {
 
 
 def setting(default: object, help: str, **metadata: str) -> Any:
-    """Make a field of a dataclass with this default and this help of its flag."""
+    """Make a dataclass field with this default and this help text of its flag."""
     return dataclasses.field(default=default, metadata={"help": help, **metadata})
 
 

@@ -1,7 +1,7 @@
-"""Position terms for any PyTorch attention; nothing here needs fairseq.
+"""Position terms for any PyTorch attention. This package does not import fairseq.
 
-A position encoding is a sum of small terms, one `H x n x n` bias for the whole batch and, shared, for every layer.
-This is TUPE-R (12 heads, width 768, up to 512 positions) and its use::
+A position encoding is a sum of small terms, one `H x n x n` bias for the whole batch, which all layers can share.
+TUPE-R with 12 heads, width 768 and up to 512 positions::
 
     from tupe.attention import biased_attention
     from tupe.position import BucketedRelative, PositionBias, Reset, UntiedAbsolute
@@ -15,7 +15,7 @@ This is TUPE-R (12 heads, width 768, up to 512 positions) and its use::
     scale = position.scale(head_dim=64)                              # 1 / sqrt(2 d_h)
     out = biased_attention(query, key, value, bias, scale=scale)     # (B, 12, n, 64), in every layer
 
-And DIET-ABS of twelve layers that do not share it::
+DIET-ABS for twelve layers that do not share their terms::
 
     position = PositionBias(LowRankAbsolute(max_positions=512, rank=128, num_heads=12 * 12))
     layers = position(length=query.shape[2]).split(12)               # layers[l].bias is (12, n, n)

@@ -11,14 +11,14 @@ INIT_STD = 0.02  # BERT's initialization, for every position parameter
 
 
 def normal(*shape: int) -> nn.Parameter:
-    """Draw a parameter of this shape as BERT does."""
+    """Return a parameter of this shape with BERT's initialization."""
     return nn.Parameter(nn.init.normal_(torch.empty(shape), std=INIT_STD))
 
 
 class PositionTable(nn.Module):
     """Table `P: n x d`, one learned vector per position, which BERT-A and BERT-R add to the token embeddings.
 
-    A longer table of a checkpoint is sliced on loading. A shorter table raises an error.
+    Loading a checkpoint slices a longer table. A shorter one raises an error.
     """
 
     def __init__(self, max_positions: int, embed_dim: int) -> None:
@@ -39,7 +39,7 @@ class UntiedAbsolute(nn.Module):
         absolute(i, j) = (LN(p_i) U^Q) (LN(p_j) U^K)^T / sqrt(num_terms * d_h)          per head, d_h = d / H
 
     `num_terms` is the number of products that the attention logit sums, 2 in TUPE: content and positions. Dividing by
-    its root gives the sum the variance of one product.
+    its square root gives the sum the variance of one product.
 
     Args:
         max_positions, embed_dim: the shape `n x d` of the table `P`.
@@ -47,7 +47,7 @@ class UntiedAbsolute(nn.Module):
         head_dim: `d_h`; `embed_dim / num_heads` if not given.
         num_terms: see above.
         projection_bias: biases on `U^Q, U^K`, as in the authors' release, not in the paper.
-        layer_norm: whether there is an `LN`; without it (an ablation) the projections take `p` itself.
+        layer_norm: whether to apply `LN`; without it (an ablation) the projections read `p` directly.
         layer_norm_eps: added to the variance by the layer norm.
     """
 
@@ -79,7 +79,7 @@ class UntiedAbsolute(nn.Module):
                 nn.init.zeros_(projection.bias)
 
     def forward(self, length: int, vectors: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Compute the factors of the first `length` positions, or of other `vectors` `(length, d)`.
+        """Compute the factors of the first `length` positions, or of `vectors` `(length, d)` instead of the table's.
 
         Returns:
             The scaled queries and the keys, `(H, length, d_h)` each.

@@ -3,8 +3,8 @@
     bias_ij = reset(absolute(i, j) + relative(j - i))
 
 An absolute term is a module that maps a length `n` to two factors, `(H, n, r)` each: `absolute(i, j)` is the product of
-a row of the first, which is scaled, and a row of the second. A relative term maps distances `j - i`, `(D,)`, to values,
-`(H, D)`. Neither needs a base class, and both compute in float32 or better whatever the type of their parameters.
+row `i` of the first, which is scaled, and row `j` of the second. A relative term maps distances `j - i`, `(D,)`, to
+values, `(H, D)`. Neither needs a base class. Both are computed in float32 or better, whatever their parameters' type.
 """
 
 import math
@@ -27,17 +27,17 @@ from tupe.position.terms import Terms
 class PositionBias(nn.Module):
     """Sum of an absolute and a relative term, with the reset of [CLS] and rotary angles. Every part is optional.
 
-    Where each of `L` layers has terms of its own, build the terms with `L H` heads: one call computes all layers, and
-    `Terms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads. A term of one
-    head is added to every head of the others.
+    If each of `L` layers has its own terms, build the terms with `L H` heads: one call computes all layers, and
+    `Terms.split(L)` separates them. If the heads of a layer share a term, build it with `L` heads. A term with one
+    head is added to every head of the other terms.
 
-    In evaluation without gradients, the terms are kept until a parameter changes, and sliced for shorter inputs. The
-    cache misses writes to `parameter.data`, steps of fused optimizers and hooks on terms: call `eval()` after one.
+    In evaluation without gradients, the terms are cached until a parameter changes, and sliced for shorter inputs. The
+    cache overlooks writes to `parameter.data`, steps of fused optimizers and hooks on terms: call `eval()` after these.
 
     Args:
         absolute: a module that maps a length to two factors, such as `UntiedAbsolute`.
         relative: a module that maps distances to values, such as `BucketedRelative`.
-        reset: `Reset`; it needs `absolute` or `relative`, whose product is a bias with a key for each position.
+        reset: `Reset`, applied to the sum of `absolute` and `relative`. It needs a key per position, and no `cross`.
         cross: add the factors of `absolute` to the projected content instead of their product to the logits, so that
             attention computes `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, 4.3).
         rotation: `Rotary`, which rotates queries and keys (RoPE).
@@ -63,19 +63,19 @@ class PositionBias(nn.Module):
     ) -> None:
         super().__init__()
         heads = {getattr(part, "num_heads", 1) for part in (absolute, relative, reset)} - {1}
-        assert len(heads) < 2, f"the terms have {heads} heads"
+        assert len(heads) < 2, f"the terms must have the same number of heads, got {heads}"
         resettable = not cross and getattr(absolute, "num_keys", None) is None
-        assert reset is None or resettable, "the reset needs a term without cross terms and mixtures of keys"
+        assert reset is None or resettable, "reset cannot be combined with cross terms or mixtures of keys"
         self.absolute, self.relative, self.reset = absolute, relative, reset
         self.rotation, self.phases, self.embeddings = rotation, phases, embeddings
         self.cross = cross
-        #: Number of keys where these are not positions (Linformer's `k`), else `None`.
+        #: Number of keys if they are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
-        #: The longest input that all terms cover; infinity where no term has an end.
+        #: The longest input that all terms cover; infinity if no term is limited.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-        # Carries the device of terms without parameters, and float64. Empty, so leaving the meta device loses nothing.
+        # Records the device, and float64, of terms without parameters. Empty, so leaving the meta device loses nothing.
         self.register_buffer("anchor", torch.empty(0), persistent=False)
         self.num_parameters = sum(1 for _ in self.parameters())
         self._kept: tuple[list, list, Terms] = ([], [], Terms())
@@ -88,7 +88,7 @@ class PositionBias(nn.Module):
         with no_autocast(like.device):
             if self.absolute is not None:
                 parts["query"], parts["key"] = in_float32(self.absolute, length)
-            if self.cross:  # not their product: each joins its side of the content's
+            if self.cross:  # each factor is added to the content's queries or keys
                 parts = {"content_query": parts["query"] / self.absolute.scale, "content_key": parts["key"]}
             if self.relative is not None:
                 parts["relative"] = in_float32(self.relative, distances[1:-1])
@@ -107,8 +107,8 @@ class PositionBias(nn.Module):
 
         Args:
             length: `n`, the number of queries.
-            num_keys: `m`; by default `query_offset + length`, the positions up to the last query, or all keys where
-                these are not positions.
+            num_keys: `m`; by default `query_offset + length`, the positions up to the last query, or all keys if
+                they are not positions.
             query_offset: the position of the first query. In step `t` of decoding, `position(1, query_offset=t)` is
                 row `t` of the first `t + 1` positions.
 
@@ -129,7 +129,7 @@ class PositionBias(nn.Module):
     def keeps(self, tensors: list[Tensor]) -> bool:
         """Return whether terms may be cached: not with gradients, and not if a wrapper holds the parameters.
 
-        DataParallel, FSDP and an adapter (LoRA) are such wrappers. Inference tensors have no version counter.
+        DataParallel, FSDP and LoRA adapters are such wrappers. Inference tensors are not cached: they have no version.
         """
         if self.training or torch.is_grad_enabled() or is_traced():
             return False
@@ -140,15 +140,15 @@ class PositionBias(nn.Module):
         """Return the terms of at least `length` positions, computed only if `tensors` have changed since."""
         state = [(t.data_ptr(), t.device, t.dtype, t._version) for t in tensors]
         if self._kept[0] != state or self._kept[2].length < length:
-            longer = min(1 << (length - 1).bit_length(), self.max_positions)  # rising lengths compute a few times
+            longer = min(1 << (length - 1).bit_length(), self.max_positions)  # so rising lengths recompute a few times
             with torch.inference_mode(False), torch.no_grad():
                 terms = self.compute(int(max(length, longer)))
-            alive = [t.detach() for t in tensors]  # so that no new tensor gets the address of one of them
+            alive = [t.detach() for t in tensors]  # so that no new tensor reuses one of their addresses
             self._kept = state, alive, terms
         return self._kept[2]
 
     def scale(self, head_dim: int) -> float:
-        """Return the factor of the content's product in attention, `1 / sqrt(num_terms * d_h)`, for heads of `d_h`."""
+        """Return the factor of the content logits, `1 / sqrt(num_terms * d_h)`, for heads of width `d_h`."""
         return (self.num_terms * head_dim) ** -0.5
 
     def train(self, mode: bool = True) -> "PositionBias":

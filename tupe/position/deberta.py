@@ -23,10 +23,10 @@ from tupe.position.terms import skew
 
 
 class RelativeEmbeddings(nn.Module):
-    """Table `P: 2k x d` of the distances, one for all layers.
+    """Table `P: 2k x d` of distance vectors, shared by all layers.
 
-    Distances are clipped at `k = max_distance`, or with `num_buckets` they are in `k = num_buckets` buckets per side:
-    near ones have a bucket each, and the others grow logarithmically up to `max_distance`.
+    Distances are clipped at `k = max_distance`. If `num_buckets` is not 0, they fall into `k = num_buckets` buckets per
+    side instead: near distances have one each, and farther buckets grow logarithmically up to `max_distance`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class RelativeEmbeddings(nn.Module):
     ) -> None:
         super().__init__()
         fits = num_buckets % 2 == 0 and max_distance >= num_buckets // 2 + 2
-        assert not num_buckets or fits, f"{num_buckets} buckets do not divide the distances up to {max_distance}"
+        assert not num_buckets or fits, f"num_buckets={num_buckets} is odd or too large for max_distance={max_distance}"
         self.far = num_buckets or max_distance
         self.table = nn.Embedding(2 * self.far, embed_dim)
         nn.init.normal_(self.table.weight, std=INIT_STD)
@@ -58,10 +58,10 @@ class RelativeEmbeddings(nn.Module):
 class DisentangledRelative(nn.Module):
     """Terms c2p and p2c of one layer. No parameters: the content's `W^Q` and `W^K` project the distances too."""
 
-    value = None  # unlike Shaw's, no vectors are added to the values
+    value = None  # unlike Shaw's term, this adds no vectors to the values
 
     def forward(self, *arguments: Any) -> Tensor:
-        """Compute the sum of `products`."""
+        """Compute c2p + p2c, `(B, H, n, n)`; see `products`."""
         c2p, p2c = self.products(*arguments)
         return c2p + p2c
 
@@ -74,7 +74,7 @@ class DisentangledRelative(nn.Module):
             query, key: `(B, H, n, d_h)`.
             scale: factor of both terms.
             embeddings: output of `RelativeEmbeddings` for the distances `-n .. n`, `(2n + 1, d)`.
-            project: computes some columns of `x (W^Q, W^K)`.
+            project: maps `x` and a slice of columns to these columns of `x (W^Q, W^K)`.
         """
         width = embeddings.shape[-1]
 
@@ -82,6 +82,6 @@ class DisentangledRelative(nn.Module):
             return scale * vectors.unflatten(-1, (query.shape[1], -1)).transpose(0, 1)  # 2n+1 d -> H 2n+1 d_h
 
         of_keys = in_heads(project(embeddings, slice(width, 2 * width)))
-        # a row of the product with the keys is a key, and its distances are those from the key to the query
+        # rows of the product with the keys are keys, and their distances have the other sign: hence the flip
         of_queries = in_heads(project(embeddings, slice(width)).flip(0))
         return skew(query @ of_keys.mT), skew(key @ of_queries.mT).mT

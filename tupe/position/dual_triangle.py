@@ -5,10 +5,10 @@ r"""Dual Triangle Attention: half of the heads see the past, the others the futu
 
 The paper halves the columns of the queries, keys and values of each head. One half sees a lower triangle, the other an
 upper triangle, and each has its own softmax, scaled by the root of its width. That is attention with twice the
-heads, each of half the width, under these masks, so `dual_triangle_base` has 24 heads of 32 columns. It has no
-parameters: the number of visible keys of a query shows its position. The paper's RoPE rotates whole heads before it
+heads, each of half the width, under these masks, so `dual_triangle_base` has 24 heads of 32 columns. The term has no
+parameters: the number of keys that a query sees shows its position. The paper's RoPE rotates whole heads before it
 halves them; `rotary_dims` rotates each half, so that its product depends on the distance. Kernels that skip hidden
-blocks would save half of the products, but here they are computed.
+blocks would save half of the products; here all of them are computed.
 """
 
 import torch
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from tupe.position.registry import register_relative
 
-#: A logit so low that its weight is exactly 0, also in float16. Not -inf: padding may hide all other keys of a query at
-#: padding, whose softmax would be NaN.
+#: A logit so low that its weight is exactly 0, also in float16. It is finite because padding may hide all other keys of
+#: a query at padding, and a softmax over only -inf is NaN.
 HIDDEN = -10_000.0
 
 
@@ -27,7 +27,7 @@ class DualTriangleRelative(nn.Module):
 
     def __init__(self, num_heads: int, *, sharing: str = "layer", bidirectional: bool = True) -> None:
         super().__init__()
-        assert bidirectional and sharing != "head", "dual_triangle needs both sides, and heads that differ"
+        assert bidirectional and sharing != "head", "dual_triangle needs both sides, and sharing=layer or sharing=none"
         self.num_heads = num_heads
 
     def forward(self, distance: Tensor) -> Tensor:

@@ -2,9 +2,9 @@ r"""FIRE: a learned function of the distance (Li et al. 2024), with T5's buckets
 
     relative(j - i) = f( sgn(j - i) min(1, psi(|j - i|) / psi(L)) ),     psi(x) = log(1 + c x),     f: 1 -> w -> H, ReLU
 
-Two things differ from the paper. It divides by `psi(max(L, i))`, which does not depend on the distance only; here
-distances beyond `L` have the value of `L`, so that inputs of all lengths share the term. And the sign distinguishes the
-sides, which the paper's decoders do not need.
+Two things differ from the paper. The paper divides by `psi(max(L, i))`, which depends on the query too. Here distances
+beyond `L` have the value of `L`, so that inputs of all lengths share the term. And the sign distinguishes keys before
+the query from keys after it, which the paper's decoders do not need.
 """
 
 import torch
@@ -15,8 +15,8 @@ from tupe.position.registry import register_relative
 
 @register_relative(
     "fire",
-    fire_width="fire: hidden units of its function",
-    fire_length="fire: distance at which its function ends, learned from there on; 0 for the longest sequence",
+    fire_width="fire: number of hidden units of the function",
+    fire_length="fire: initial distance beyond which the function is constant; 0 for the longest sequence",
 )
 class FireRelative(nn.Module):
     """FIRE: a function of the normalized logarithm of the distance, with one hidden layer as in the authors' code.
@@ -25,7 +25,7 @@ class FireRelative(nn.Module):
     have any length.
     """
 
-    unit = 64  # the parameter is `L / unit`, so that it has the size of the others
+    unit = 64  # the parameter is `L / unit`, which has the scale of the other parameters
 
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class FireRelative(nn.Module):
         self.num_heads = num_heads
         self.rate = nn.Parameter(torch.full((1,), 0.1))  # c
         self.length = nn.Parameter(torch.full((1,), (fire_length or max_positions) / self.unit))  # L
-        # no `Linear`: a model draws its weights again, with BERT's small deviation, which would make the function flat
+        # not `Linear`: models initialize its weights again, with BERT's small deviation, which flattens the function
         self.hidden_weight = nn.Parameter(torch.empty(fire_width))
         self.hidden_bias = nn.Parameter(torch.empty(fire_width))
         self.out_weight = nn.Parameter(torch.empty(num_heads, fire_width))

@@ -18,7 +18,7 @@ from tupe.position.relative import per_side
 class KerpleRelative(nn.Module):
     """KERPLE-log: the logit falls with the logarithm of the distance, at a learned height and rate."""
 
-    least = 0.01  # of `p` and `a`; the authors' code clamps there, and here `softplus` is added to it
+    least = 0.01  # lower bound of `p` and `a`; the authors' code clamps at it, and this code adds `softplus`
 
     def __init__(self, num_heads: int, *, bidirectional: bool = True) -> None:
         super().__init__()

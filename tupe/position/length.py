@@ -1,4 +1,4 @@
-"""Lengths: the check of an input's length, and checkpoints with another number of positions."""
+"""Check the length of an input, and load checkpoints with more positions."""
 
 from functools import partial
 
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 def take(tensor: Tensor, length: int) -> Tensor:
     """Return the first `length` rows of axis 1.
 
-    `torch.export` gets an `index_select`: a slice is contiguous only when it is the whole, so the exported graph would
-    not hold for all lengths.
+    For `torch.export` this is an `index_select`: a slice is contiguous only if it is the whole tensor, so the exported
+    graph would not hold for all lengths.
     """
     if torch.compiler.is_exporting():
         return tensor.index_select(1, torch.arange(length, device=tensor.device))
@@ -18,7 +18,7 @@ def take(tensor: Tensor, length: int) -> Tensor:
 
 
 def check_length(length: int, max_positions: float) -> None:
-    """Raise `ValueError` if `length` is more than `max_positions`: a slice would be shorter without an error."""
+    """Raise `ValueError` if `length` exceeds `max_positions`, where a slice would silently be shorter."""
     if length > max_positions:
         raise ValueError(
             f"a sequence of {length} tokens is longer than the {max_positions} positions of the model: "
@@ -27,7 +27,7 @@ def check_length(length: int, max_positions: float) -> None:
 
 
 def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
-    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one does not fit.
+    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one fails to load.
 
     `module.position_axes` records the axes for `tupe convert positions`.
 
@@ -52,6 +52,6 @@ def _fit(
     for axis in axes:
         has, needs = saved.shape[axis], own.shape[axis]
         if has < needs:
-            return  # PyTorch refuses it
+            return  # PyTorch reports the size mismatch
         saved = saved.narrow(axis, (has - needs) // 2 if centred else 0, needs)
     state[prefix + name] = saved

@@ -1,4 +1,4 @@
-"""Absolute positions as one matrix per head: of low rank (DIET-ABS; Chen et al. 2021, eq. 1), or of free values."""
+"""Absolute positions as one matrix per head: of low rank (DIET-ABS; Chen et al. 2021, eq. 1), or unconstrained."""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from tupe.position.registry import register_absolute
 class LowRankAbsolute(nn.Module):
     """DIET-ABS: `absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
 
-    `rank` is `d_p`. `num_keys` are the rows of `P_K` where the keys are not positions (Linformer's `k`; eq. 4).
+    `rank` is `d_p`. `num_keys` is the number of rows of `P_K` if the keys are not positions (Linformer's `k`; eq. 4).
     """
 
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
@@ -44,6 +44,6 @@ class FreeAbsolute(nn.Module):
 
     def forward(self, length: int) -> tuple[Tensor, Tensor]:
         """Return `V` and the identity, `(H, length, length)` each."""
-        values = take(self.weight, length)[..., :length].clone()  # as above
+        values = take(self.weight, length)[..., :length].clone()  # for FSDP, as above
         identity = torch.eye(length, dtype=values.dtype, device=values.device)
         return values, identity.expand_as(values)

@@ -3,10 +3,10 @@ r"""PoPE: content is the length of polar queries and keys, position their angle 
     logit(i, j) = sum_c softplus(q_ic) softplus(k_jc) cos((j - i) theta_c + delta_c) / sqrt(d_h)
     theta_c = base^(-c/d_h),  c = 0 .. d_h - 1,          delta_c in [-2 pi, 0], learned
 
-With RoPE the angle between a query and a key depends on their content too. Here it depends only on `j - i`, and there
-are twice as many frequencies. The logit is the real part of a product of complex numbers, which RoPE of heads twice as
-wide computes (`Rotary(2 * head_dim)`): plane `c` of a query is `(softplus(q_c), 0)` before the rotation, and of a key
-`softplus(k_c) (cos delta_c, sin delta_c)`.
+In RoPE the angle between a query and a key depends on their content too. Here it depends only on `j - i`, and there
+are twice as many frequencies. The logit is the real part of a product of complex numbers, which RoPE computes with
+heads twice as wide (`Rotary(2 * head_dim)`): plane `c` of a query is `(softplus(q_c), 0)` before the rotation, and of a
+key `softplus(k_c) (cos delta_c, sin delta_c)`.
 """
 
 import math

@@ -1,15 +1,15 @@
-"""Registry of terms: a class is registered under a name, which becomes a choice of the models.
+"""Registry of terms: a class registered under a name becomes a choice of the models.
 
     @register_relative("mine", mine_size="help of --mine-size")
     class Mine(nn.Module):
         def __init__(self, num_heads: int, *, mine_size: int = 5) -> None: ...
         def forward(self, distance: Tensor) -> Tensor: ...  # (D,) -> (H, D)
 
-makes `--relative mine --mine-size 7` a choice, under Hydra `model.relative=mine model.mine_size=7`. Import a module of
-your own before the plugin, as `--user-dir` does (examples/own_term). A constructor gets those of the model's fields,
-and of the names in `tupe.encoder.build.arguments`, that it has:
+makes `--relative mine --mine-size 7` a choice, in Hydra `model.relative=mine model.mine_size=7`. Import your own module
+before the plugin, as `--user-dir` does (examples/own_term). A constructor receives the arguments that it names, from
+the model's fields and from `tupe.encoder.build.arguments`:
 
-    num_heads         heads with parameters of their own, `H`; of all layers together where layers share nothing
+    num_heads         `H`, heads with parameters of their own; those of all layers if layers share nothing
     max_positions     the longest input, `n`
     bidirectional     false in a decoder, where no key comes after the query
     embed_dim, head_dim, layer_heads and others
@@ -26,7 +26,7 @@ Decorator = Callable[[type[nn.Module]], type[nn.Module]]
 
 
 class Registered(NamedTuple):
-    """A registered class, with the default and the help of its keyword arguments that are fields of a model."""
+    """A registered class, and the default and help of each keyword argument that is a field of a model."""
 
     term: type[nn.Module]
     options: dict[str, tuple[Any, str]]
@@ -39,7 +39,7 @@ REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 def register(side: str, name: str, /, **options: str) -> Decorator:
     """Return a decorator that registers a class as `side=name`.
 
-    `options` is the help of each keyword argument that becomes a field of the configuration; it needs a default.
+    `options` maps each keyword argument that becomes a field of the configuration, and has a default, to its help.
     """
 
     def decorate(term: type[nn.Module]) -> type[nn.Module]:
@@ -54,12 +54,12 @@ def register(side: str, name: str, /, **options: str) -> Decorator:
     return decorate
 
 
-#: Decorators of classes that map a length to two factors, and of those that map distances to values.
+#: Decorators for classes that map a length to two factors (absolute), or distances to values (relative).
 register_absolute, register_relative = partial(register, "absolute"), partial(register, "relative")
 
 
 def build_term(side: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """Build the term registered under `name`, with those of `arguments` that its constructor has."""
+    """Build the term registered under `name`, with the `arguments` that its constructor names."""
     term = REGISTRY[side][name].term
     takes = inspect.signature(term).parameters
     return term(**{argument: value for argument, value in arguments.items() if argument in takes})

@@ -16,7 +16,7 @@ from tupe.position.registry import register_relative
 
 
 class TableRelative(nn.Module):
-    """A table of values, `rows x H`; a subclass names the `row` of each distance."""
+    """A table of values, `rows x H`. A subclass implements `row`, which maps each distance to its row."""
 
     def __init__(self, rows: int, num_heads: int) -> None:
         super().__init__()
@@ -35,9 +35,9 @@ class TableRelative(nn.Module):
 class BucketedRelative(TableRelative):
     """T5's buckets: near distances have one each, far ones share them.
 
-    Half of the buckets are for keys after the query, or none in T5's decoder. In each half, the first half of the
-    buckets have one distance each, and the others grow logarithmically up to `max_distance`. All greater distances
-    share the last.
+    Half of the buckets are for keys after the query, except in T5's decoder, which has none for them. On each side, the
+    first half of the buckets have one distance each, and the others grow logarithmically up to `max_distance`. All
+    greater distances share the last bucket.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BucketedRelative(TableRelative):
         super().__init__(num_buckets, num_heads)
         self.a_side = num_buckets // 2 if bidirectional else num_buckets
         fits = num_buckets % 2 == 0 and max_distance > self.a_side // 2
-        assert fits, f"{num_buckets} buckets do not divide the distances up to {max_distance}"
+        assert fits, f"num_buckets={num_buckets} is odd or too large for max_distance={max_distance}"
         self.bidirectional = bidirectional
         exact = self.a_side // 2
         steps = self.a_side - exact
@@ -59,7 +59,7 @@ class BucketedRelative(TableRelative):
 
 
 def bucket_boundaries(exact: int, number: int, steps: int, far: int, beyond: bool = False) -> list[int]:
-    """Return the smallest distance of each bucket but the first, by integers, so that no rounding moves a boundary.
+    """Return the smallest distance of each bucket but the first, in integers, so that rounding moves no boundary.
 
     Distances up to `e = exact` start a bucket each. The next buckets start for `k = 1 .. number - 1` at the smallest
     `D` with `D >= e (far / e)^(k / steps)`, which is `D^steps e^k >= far^k e^steps` (T5), or `beyond` it, with `>` and
@@ -86,7 +86,7 @@ class ClippedRelative(TableRelative):
 
 @register_relative("unbinned")
 class UnbinnedRelative(TableRelative):
-    """DIET-REL: one value for each of the `2 n - 1` distances, or of the `n` before the query in a decoder."""
+    """DIET-REL: one value for each of the `2 n - 1` distances, or in a decoder of the `n` that are not above 0."""
 
     def __init__(self, num_heads: int, max_positions: int, bidirectional: bool = True) -> None:
         super().__init__(2 * max_positions - 1 if bidirectional else max_positions, num_heads)
@@ -121,8 +121,8 @@ class ParametricRelative(nn.Module):
 
 
 def per_side(values: Tensor, distance: Tensor) -> Tensor:
-    """Give each distance the value of its side, key before the query or after it: `(H, D)`.
+    """Select for each distance the value of its side, `(H, D)`.
 
-    `values` `(2, H)` has row 0 for keys before the query and row 1 for those after it; `(1, H)` for both.
+    Row 0 of `values` `(2, H)` is for keys up to the query, and row 1 for keys after it; one row `(1, H)` is for both.
     """
     return torch.where(distance > 0, values[-1].unsqueeze(-1), values[0].unsqueeze(-1))

@@ -5,7 +5,7 @@ r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): learned constants replace its 
                   theta_2   i != 0, j == 0    the other positions to [CLS]
 
 `theta_1` is constant over a row of the softmax, so it changes no output and its gradient is zero. It is kept because
-the paper has it and checkpoints hold it.
+the paper has it and checkpoints contain it.
 """
 
 import torch
@@ -27,14 +27,14 @@ def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tens
 class Reset(nn.Module):
     """The learned `theta_1, theta_2` of the reset, one pair per head; `reset_cls` applies them.
 
-    With an untied absolute term, `theta` is made from two more position vectors, so that it has the scale of the other
-    cells: `theta_k = (LN(p_theta_k) U^Q)(LN(p_theta_k) U^K)^T / sqrt(2 d_h)`. Without it, `theta` is scalars.
+    For an untied absolute term, `theta` is made from two more position vectors, so that it has the scale of the other
+    cells: `theta_k = (LN(p_theta_k) U^Q)(LN(p_theta_k) U^K)^T / sqrt(2 d_h)`. Otherwise `theta` is scalars.
 
     Args:
         num_heads: `H`.
         embed_dim: width of the vectors `p_theta`; `None` for scalars.
-        convention: `paper` resets the sum of both terms (TUPE, eq. 11). `release`, as the authors' code, adds two more
-            learned relative values to `theta` (rows 16 and 32 of that code's table).
+        convention: `paper` resets the sum of both terms (TUPE, eq. 11). `release` follows the authors' code,
+            which adds two more learned relative values to `theta` (rows 16 and 32 of its table).
         relative: whether the sum has a relative term; without one the conventions agree.
     """
 
@@ -50,7 +50,7 @@ class Reset(nn.Module):
         self.relative = normal(2, num_heads) if own_values else None
 
     def forward(self, absolute: nn.Module | None = None) -> Tensor:
-        """Compute `theta_1, theta_2` of every head, `(2, H)`; vectors need `absolute`, which has the projections."""
+        """Compute `theta_1, theta_2` of every head, `(2, H)`; `absolute` projects the vectors."""
         if self.scalars is not None:
             theta = self.scalars.clone()  # FSDP frees the parameter's own memory after `forward`
         else:

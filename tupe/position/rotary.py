@@ -25,13 +25,13 @@ class Rotary(nn.Module):
     def __init__(self, head_dim: int, dims: int = -1, base: float = 10_000.0) -> None:
         super().__init__()
         self.width = head_dim if dims == -1 else dims
-        assert self.width % 2 == 0, f"{self.width} dimensions cannot rotate in pairs"
+        assert self.width % 2 == 0, f"the number of rotated dimensions must be even, got {self.width}"
         self.base = base
 
     def forward(self, position: Tensor) -> Tensor:
-        """Compute what `rotate` takes, `(2, n, r)`, for positions `(n,)` of a floating type.
+        """Compute the `rotation` of `rotate`, `(2, n, r)`, for positions `(n,)` of a floating type.
 
-        The first is cosines, the second sines, negated in the first half of the dimensions.
+        Index 0 holds the cosines, and index 1 the sines, negated in the first half of the dimensions.
         """
         plane = torch.arange(self.width // 2, dtype=position.dtype, device=position.device)
         angles = position.unsqueeze(-1) / self.base ** (2 * plane / self.width)  # n r/2

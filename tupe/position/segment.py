@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
     """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
-    With two `separators`, segment 1 starts at the second of the first two that are adjacent, and ends with the row. A
-    row without such neighbors is segment 0. With one, segment 1 starts after the first separator, if a token is there.
+    If `separators` is 2, segment 1 starts at the second of the first two adjacent ones and ends with the row; without
+    an adjacent pair, all is segment 0. If it is 1, segment 1 starts after the first separator that a token follows.
     """
-    assert separators in (1, 2), f"the texts of a pair have 1 or 2 separators between them, not {separators}"
+    assert separators in (1, 2), f"the number of separators between two texts must be 1 or 2, got {separators}"
     separator = tokens.eq(eos)
     starts = F.pad(separator, (1, 0))[:, :-1] & (separator if separators == 2 else tokens.ne(pad))
     return starts.cumsum(1) > 0
@@ -62,7 +62,7 @@ class SegmentTable(_Segments):
 
 
 class SegmentAttention(_Segments):
-    """DIET's segments: `segment(s_i, s_j) = E_S[s_i, s_j]` per head, of `num_layers` layers that share nothing."""
+    """DIET's segments: `segment(s_i, s_j) = E_S[s_i, s_j]` per head, for `num_layers` layers that share nothing."""
 
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)

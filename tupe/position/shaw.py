@@ -1,4 +1,4 @@
-r"""Relative positions as vectors added to the keys, and on request to the values (Shaw et al. 2018).
+r"""Relative positions as vectors added to the keys and optionally to the values (Shaw et al. 2018).
 
     logit(i, j) = q_i . (k_j + a[j - i])          out_i = sum_j weight_ij (v_j + a^V[j - i])
 
@@ -25,9 +25,9 @@ def unskew(by_key: Tensor) -> Tensor:
 
 
 class ShawRelative(nn.Module):
-    """Tables `a` and, with `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads; `t` is `max_distance`.
+    """Tables `a` and, if `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads; `t` is `max_distance`.
 
-    A decoder's have `t + 1` rows, of `-t .. 0`. With `a^V` attention needs its weights, which no fused kernel returns.
+    In a decoder they have `t + 1` rows, for `-t .. 0`. `a^V` needs attention weights, which no fused kernel returns.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from tupe.position.precision import no_autocast
 from tupe.position.reset import reset_cls
 from tupe.position.segment import segment_bias
 
-#: Parts that have heads, `theta` on axis 1 and the others on axis 0.
+#: Parts with heads: on axis 1 in `theta`, on axis 0 in the others.
 HEADS = ("query", "key", "relative", "theta", "segment", "phase", "content_query", "content_key")
 
 
@@ -28,7 +28,7 @@ class Terms(NamedTuple):
         first: position of the first query.
         query: `(H, n, r)`, scaled.
         key: `(H, m, r)`.
-        relative: `(H, n + m - 1)`, one value for each distance `j - i`; the first is from the last query to key 0.
+        relative: `(H, n + m - 1)`, one value per distance `j - i`; the first is of the last query and key 0.
         theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; see `reset_cls`.
         segment: `(H, 2, 2)`, DIET's `E_S`.
         segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.
@@ -66,12 +66,12 @@ class Terms(NamedTuple):
             bias = reset_cls(bias, self.theta, self.first)
         if self.segment is not None and self.segments is not None:
             values = segment_bias(self.segment, self.segments)  # B H n n
-            values = values[0] if values.shape[0] == 1 else values  # `len` would fix the batch size in a graph
+            values = values[0] if values.shape[0] == 1 else values  # not `len`, which would fix a graph's batch size
             bias = values if bias is None else bias + values
         return bias
 
     def rounded(self, dtype: torch.dtype) -> Terms:
-        """Return only the parts that combine with the content, in `dtype`, except angles, which need 32 bits."""
+        """Return only the parts that combine with the content, in `dtype`; angles need 32 bits and keep their type."""
         content = self.present(("content_query", "content_key", "distances"))
         return Terms(rotation=self.rotation, phase=self.phase, **{name: part.to(dtype) for name, part in content})
 
@@ -82,7 +82,7 @@ class Terms(NamedTuple):
         """
         end, n = first + length, self.length
         queries, keys = slice(first, end), slice(end if num_keys is None else num_keys)
-        distances = slice(n - end, n - first + keys.stop - 1)  # from the last query to the first key on
+        distances = slice(n - end, n - first + keys.stop - 1)  # the first is from the last query to key 0
         columns = {
             **dict.fromkeys(("query", "content_query", "rotation"), queries),
             **dict.fromkeys(("key", "content_key", "segments"), keys),
@@ -94,7 +94,7 @@ class Terms(NamedTuple):
         return self._replace(length=length, first=first, **parts)
 
     def split(self, num_layers: int) -> list[Terms]:
-        """Split terms of `L H` heads into those of `L` layers."""
+        """Split terms of `L H` heads into the terms of `L` layers with `H` heads each."""
         layers = [{} for _ in range(num_layers)]
         for name, part in self.present(HEADS):
             axis = int(name == "theta")
@@ -119,7 +119,7 @@ class Terms(NamedTuple):
 def toeplitz(values: Tensor, length: int) -> Tensor:
     """Lay `values` `(H, n + m - 1)` of the distances `-(n-1) .. m-1` on the diagonals of an `(H, n, m)` tensor.
 
-    `out[h, i, j] = values[h, n-1 + j-i]`, and `n` is `length`.
+    `out[h, i, j] = values[h, n-1 + j-i]`, where `n` is `length`.
     """
     return skew(F.pad(values, (1, 1)).unsqueeze(-2).expand(-1, length, -1))
 
