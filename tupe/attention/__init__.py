@@ -13,7 +13,7 @@ __all__ = ["BACKENDS", "biased_attention", "packed_attention", "takes_packed", "
 def triton(query: Tensor, *arguments: Any) -> Tensor:
     """Compute attention with the Triton kernels, after their self-check, with the arguments of `triton_attention`."""
     from tupe.attention.kernels.check import self_check
-    from tupe.attention.triton_attention import triton_attention  # needs Triton
+    from tupe.attention.triton_attention import triton_attention  # the import needs Triton
 
     if query.device.type == "cuda":
         self_check(query.device, query.dtype)

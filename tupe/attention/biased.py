@@ -21,12 +21,12 @@ log_once = functools.cache(logging.getLogger(__name__).info)
 STRUCTURED_LENGTH = 2048
 
 
-#: The name of a backend, for `backend=` of `biased_attention` -> its function. `tupe.attention` adds `triton`.
+#: Name of a backend, as `backend=` of `biased_attention` -> its function. `tupe.attention` adds `triton`.
 BACKENDS: dict[str, Callable[..., Tensor]] = {"reference": reference, "sdpa": sdpa, "factors": factors, "flex": flex}
 
 
 def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dropout_p: float = 0.0) -> str:
-    """Return the name of the backend: `auto` is decided here, and so is a backend that cannot take these tensors."""
+    """Return the backend to use: resolve `auto`, and replace a backend that does not support these tensors."""
     if is_transformed():  # fused kernels do not support every transform of torch.func
         return "reference"
     if backend == "triton" and not fits_kernels(query.device, query.dtype, query.shape[-1]):
@@ -41,19 +41,19 @@ def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dro
     learns = torch.is_grad_enabled() and any(isinstance(part, Tensor) and part.requires_grad for part in parts)
     if (learns or dropout_p > 0) and query.dtype in (torch.float32, torch.float64):
         return "reference"  # SDPA does not have a fused kernel for these on a CPU
-    return "sdpa"  # on a CPU wider heads take 1.1 to 1.9 times its time
+    return "sdpa"  # on a CPU `factors` takes 1.1 to 1.9 times as long
 
 
 def fits_kernels(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Return whether the Triton kernels take heads of this type and width: on a GPU, or interpreted in tests."""
+    """Return whether the Triton kernels support heads of this type and width: on a GPU, or interpreted in tests."""
     runs = "triton" in BACKENDS and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
     return runs and dtype in (torch.float16, torch.bfloat16, torch.float32) and width <= 128
 
 
 def takes_parts(backend: str, terms: Terms, device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
-    """Return whether `biased_attention` should get the parts of a bias, `terms`, or else the dense bias.
+    """Return whether to pass `terms`, the parts of a bias, to `biased_attention` instead of the dense bias.
 
-    `device` and `dtype` are those of queries, whose heads are `head_dim` wide.
+    `device`, `dtype` and `head_dim` are those of the queries.
     """
     width = head_dim if terms.query is None else max(head_dim, terms.query.shape[-1])
     if backend == "triton" and fits_kernels(device, dtype, width):
@@ -81,24 +81,24 @@ def biased_attention(
 
     Args:
         query: `(B, H, T_q, d_h)`, float16, bfloat16, float32 or float64.
-        key: `(B, H, T_k, d_h)`, of the same type.
-        value: `(B, H, T_k, d_h)`, of the same type.
+        key, value: `(B, H, T_k, d_h)`, of the same type.
         bias: floating, broadcastable to `(B, H, T_q, T_k)`, added to the logits after scaling; -inf hides a key. Or the
-            `Terms` whose bias it is: `triton`, `flex` and `factors` then take memory linear in the lengths.
+            `Terms` that it is computed from: `triton`, `flex` and `factors` then use memory linear in the lengths.
         key_padding_mask: `(B, T_k)` bool, true at padding. If bias and padding hide all keys of a row, its output and
             its gradient are zero.
         scale: factor of the product of query and key, `PositionBias.scale(d_h)`, `1 / sqrt(2 d_h)` in TUPE.
-        dropout_p: probability with which a weight is dropped; only in training.
+        dropout_p: probability of dropping a weight; used only if `training`.
         training: whether dropout is on.
         causal: whether a query sees only the keys up to its own position; the last query sees all.
-        backend: one of these; the log reports each backend once.
+        backend: one of the following. The log reports each backend once.
 
             - `reference`: plain PyTorch in float32, with which the others are compared.
             - `sdpa`: PyTorch's `scaled_dot_product_attention` with the dense bias.
-            - `factors`: the same with wider heads instead of a bias that has only factors; `auto` for any other.
+            - `factors`: the same with wider heads instead of a bias, if the bias has only factors; else `auto`.
             - `triton`: this project's kernels (`docs/dev/kernels.md`); `auto` where they do not run.
             - `flex`: PyTorch's FlexAttention.
-            - `auto`: `factors` or `sdpa` on a GPU; on a CPU `reference` if a bias is trained or dropout on, else `sdpa`
+            - `auto`: on a GPU `factors` or else `sdpa`; on a CPU `sdpa`, or `reference` if a bias is trained or weights
+              are dropped in float32 or float64.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.
@@ -109,7 +109,7 @@ def biased_attention(
     if key.shape[2] == 0:  # nothing to attend to
         return torch.zeros_like(query)
     if isinstance(bias, Terms) and bias.theta is not None and bias.first:
-        bias = bias.bias  # the others reset the first row
+        bias = bias.bias  # backends would reset the first row, here not [CLS]'s
     dropout_p = dropout_p if training else 0.0
     backend = choose_backend(backend, query, bias, dropout_p)
     attend = BACKENDS[backend]

@@ -3,9 +3,9 @@ r"""Replace a bias that is a product of factors by more columns of queries and k
     [q_i ; a_i / scale ; u_i] . [k_j ; b_j ; theta_2 v_j / scale] * scale = scale * q_i . k_j + reset(a_i . b_j)
 
 Attention without a bias then computes the biased one. For the reset of `[CLS]`, `a_0 = b_0 = 0`; `u_i` is 1 except for
-`u_0 = 0`, and `v_j` is 0 except for `v_0 = 1`. Row 0 has no `theta_1`, which changes no weight. Segments add two more
-columns, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's heads of 64 columns get 64 + 64 + 1, DIET-ABS's 64 + d_p. A bias by
-distance has full rank and cannot become columns.
+`u_0 = 0`, and `v_j` is 0 except for `v_0 = 1`. Row 0 lacks `theta_1`, which changes no weight. Segments add two more
+columns, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's heads of 64 columns become 64 + 64 + 1 wide, DIET-ABS's 64 + d_p. A
+bias by distance has full rank and cannot become columns.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def widen(query: Tensor, key: Tensor, bias: Terms, scale: float) -> tuple[Tensor
         query: `(B, H, T_q, d_h)`.
         key: `(B, H, T_k, d_h)`.
         bias: a bias without `relative`.
-        scale: the scale with which attention will multiply their product.
+        scale: the factor by which attention will multiply their product.
     """
     bias = bias.expand(query.shape[1])
     pos_q, pos_k, theta, segment, segments = bias.query, bias.key, bias.theta, bias.segment, bias.segments
@@ -54,6 +54,6 @@ def widen(query: Tensor, key: Tensor, bias: Terms, scale: float) -> tuple[Tensor
 
 
 def factors(query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
-    """Like `reference`, for the queries and keys of `widen`. PyTorch's fused kernels need values of their width."""
+    """Like `reference`, for the queries and keys of `widen`. PyTorch's fused kernels need values as wide as these."""
     wide = F.pad(value, (0, query.shape[-1] - value.shape[-1]))
     return sdpa(query, key, wide, *others)[..., : value.shape[-1]]

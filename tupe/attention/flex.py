@@ -1,4 +1,4 @@
-"""Attention by PyTorch's FlexAttention: values by distance by `score_mod`, factors as wider heads."""
+"""Attention by PyTorch's FlexAttention: `score_mod` adds values by distance, and factors become wider heads."""
 
 import functools
 
@@ -20,16 +20,16 @@ def flex(
     cu_seqlens: Tensor | None = None,
     max_length: int = 0,
 ) -> Tensor:
-    """Like `reference`, with memory linear in the lengths on a GPU. With `cu_seqlens` like `packed_attention`.
+    """Like `reference`, or `packed_attention` if `cu_seqlens` is set; memory on a GPU is linear in the lengths.
 
     The forward pass equals that of `reference` on a CPU. The backward pass needs a GPU and has never been run, so its
-    gradients and its speed are unmeasured. Dropout raises an error, because FlexAttention does not have it.
+    gradients and its speed are unmeasured. Dropout raises an error, because FlexAttention does not support it.
     """
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # a second
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # takes a second
 
     if dropout_p > 0:
         raise ValueError("attention_backend=flex cannot drop attention weights. Set attention_dropout=0.")
-    row, column = (torch.arange(x.shape[2], device=query.device) for x in (query, key))  # places in the sequence
+    row, column = (torch.arange(x.shape[2], device=query.device) for x in (query, key))  # indices in the sequence
     size = (len(query), query.shape[1], len(row), len(column))
     sequence = blocks = None
     if cu_seqlens is not None:
@@ -67,4 +67,4 @@ def flex(
     return attend(query, key, value, score_mod=score_mod, block_mask=blocks, scale=scale)
 
 
-compiled = functools.cache(torch.compile)  # only compiled, FlexAttention is one kernel
+compiled = functools.cache(torch.compile)  # FlexAttention is one kernel only if compiled

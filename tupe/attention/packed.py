@@ -1,4 +1,4 @@
-"""Attention of packed sequences, which lie side by side without padding."""
+"""Attention within packed sequences: all tokens in one row, without padding."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from tupe.position.terms import Terms
 
 
 def takes_packed(backend: str, device: torch.device | str, dtype: torch.dtype, width: int) -> bool:
-    """Return whether `packed_attention` is for this backend, device, type and width of heads."""
+    """Return whether `packed_attention` supports this backend, device, type and width of heads."""
     device = torch.device(device)
     return (backend == "triton" and fits_kernels(device, dtype, width)) or (backend == "flex" and device.type == "cuda")
 
@@ -28,7 +28,7 @@ def packed_attention(
     causal: bool = False,
     backend: str = "triton",
 ) -> Tensor:
-    """Like `biased_attention`, for `B` packed sequences of `N` tokens in all; fastest when the longest come first.
+    """Like `biased_attention`, for `B` packed sequences of `N` tokens in total; fastest if the longest come first.
 
     Args:
         query, key, value: `(N, H, d_h)`, of one type.

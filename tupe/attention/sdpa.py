@@ -1,4 +1,4 @@
-"""Attention by PyTorch's `scaled_dot_product_attention`, which uses a fused kernel where one takes the bias."""
+"""Attention by PyTorch's `scaled_dot_product_attention`, which uses a fused kernel if one supports the bias."""
 
 import torch
 import torch.nn.functional as F

@@ -34,7 +34,7 @@ def _(query: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     schema=f"({_INPUTS}, Tensor out, Tensor lse, Tensor d_out, bool[] wanted, {_OPTIONS}) -> Tensor[]",
 )
 def backward_op(*arguments: Any) -> list[Tensor]:
-    """Compute the gradients of those tensors of `Inputs` for which `wanted` is true, in this order."""
+    """Compute the gradients of the `Inputs` for which `wanted` is true, in their order."""
     out, lse, d_out, wanted, *options = arguments[_NUMBER:]
     launcher = Launcher(Inputs(*arguments[:_NUMBER]), Options(*options))
     gradients = launcher.backward(out, lse, d_out, Inputs._make(wanted))
@@ -62,7 +62,7 @@ attention_op.register_autograd(backward, setup_context=setup_context)
 
 
 class Attention(torch.autograd.Function):
-    """The same without the operators, whose calls from Python take three times as long."""
+    """`attention_op` as an autograd function: calls of the operators from Python take three times as long."""
 
     @staticmethod
     def forward(ctx, options: Options, *tensors: Tensor | None) -> Tensor:
@@ -91,7 +91,7 @@ def triton_attention(
     cu_seqlens: Tensor | None = None,
     max_length: int = 0,
 ) -> Tensor:
-    """Like `reference`. With `cu_seqlens` like `packed_attention`, in a batch of one: `(1, H, N, d_h)`."""
+    """Like `reference`, or, if `cu_seqlens` is set, `packed_attention` in a batch of one: `(1, H, N, d_h)`."""
     width = value.shape[-1]
     value = value if query.shape[-1] == width else F.pad(value, (0, query.shape[-1] - width))  # PoPE's keys are wider
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))

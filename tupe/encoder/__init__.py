@@ -1,1 +1,1 @@
-"""The encoder in plain PyTorch, without fairseq: exported models carry these files."""
+"""The encoder in plain PyTorch, without fairseq: exported models include these files."""

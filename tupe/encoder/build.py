@@ -8,7 +8,7 @@ from tupe.position.registry import build_term
 
 #: Choices without a term here: none, a table at the input, and terms that each layer builds.
 _NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta", "pope")}
-#: Choices of `absolute` that are built as another.
+#: Choices of `absolute` that are built from the term of another choice.
 _SAME_TERM = {"untied_cross": "untied", "low_rank_input": "low_rank"}
 
 
@@ -78,7 +78,7 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
 
 
 def build_rotation(args: Namespace, base: float) -> Rotary | None:
-    """Build the rotation of RoPE or PoPE with this `base`; `None` where nothing is rotated, or without a `base`."""
+    """Build the rotation of RoPE or PoPE with this `base`; `None` if nothing is rotated or `base` is 0."""
     head_dim, polar = args.encoder_embed_dim // args.encoder_attention_heads, args.relative == "pope"
     if not base or not (args.rotary_dims or polar):
         return None
@@ -87,7 +87,7 @@ def build_rotation(args: Namespace, base: float) -> Rotary | None:
 
 
 def build_segment_attention(args: Namespace) -> SegmentAttention | None:
-    """Build the segment term of the attention, shared like the other terms; `None` without segments there."""
+    """Build the segment term of the attention, shared like the other terms; `None` if there is none."""
     if args.segment != "per_head":
         return None
     layers = 1 if args.sharing == "layer" else args.encoder_layers

@@ -22,14 +22,14 @@ from tupe.position.precision import compute_dtype
 from tupe.position.segment import SegmentTable, segment_ids
 from tupe.position.terms import Terms
 
-#: Removing the padding of a batch is worth its cost where less than this fraction of its slots are tokens.
+#: Removing the padding of a batch is worth its cost if less than this fraction of its slots are tokens.
 UNPAD_BELOW = 0.95
-#: A batch whose slots are all computed.
+#: A batch of which every slot is computed.
 PADDED = Tokens()
 
 
 class EncoderBase(nn.Module):
-    """The parts of an encoder, of a decoder and of Transformers' model, which `build` makes."""
+    """Modules that encoders, decoders and the exported Transformers model share; `build` makes them."""
 
     embed_scale = 1.0
 
@@ -52,7 +52,7 @@ class EncoderBase(nn.Module):
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
         self.eos, self.pair_separators = eos, args.pair_separators
-        #: Whether kernels may compute the bias from its parts: no layer adds to it, and its keys are all positions.
+        #: Whether kernels may compute the bias from its parts: no layer adds to it, and each position is a key.
         self.allows_parts = not (args.relative in ("shaw", "deberta") or args.linformer_k or self.window)
         self.layers_share = args.sharing == "layer"
         self.embed_tokens = embed_tokens
@@ -77,8 +77,8 @@ class EncoderBase(nn.Module):
     def tokens(self, padding: Tensor, num_tokens: int | None = None, padded: bool = False) -> Tokens:
         """Find the tokens of a batch: all its slots if `padded` or if padding is not removed.
 
-        `padding` `(B, T)` is true at padding, and `num_tokens` is the number of the others, if it is known. Unless
-        `unpad` is `always`, a caller that does not pass it gets features at padding too.
+        `padding` `(B, T)` is true at padding, and `num_tokens` is the number of tokens, if known. Without it, features
+        are computed at padding too, unless `unpad` is `always`.
 
         Raises:
             ValueError: for padding on the left. Padding on a GPU is not checked, because that would wait for the GPU.
@@ -111,7 +111,7 @@ class EncoderBase(nn.Module):
     def embed(self, x: Tensor, tokens: Tokens = PADDED, segments: Tensor | None = None, first: int = 0) -> Tensor:
         """Compute the input of the first layer, `(B, T, d)` with zeros at padding, or without padding `(N, d)`.
 
-        `x` are the embedded tokens, at the positions from `first` on.
+        `x` holds the token embeddings, at the positions from `first` on.
         """
         end = first + (x.shape[1] if tokens.shape is None else tokens.shape[1])
         check_length(end, self.max_positions)
@@ -125,7 +125,7 @@ class EncoderBase(nn.Module):
         return x if tokens.padding is None or tokens.places is not None else x.masked_fill(tokens.padding[..., None], 0)
 
     def terms(self, length: int, segments: Tensor | None = None, pairs: bool | None = None) -> Terms:
-        """Compute the position terms of all layers; `pairs`, if known: whether any sequence has two `segments`."""
+        """Compute the position terms of all layers; `pairs`, if known, is whether any sequence has two `segments`."""
         terms = self.position_bias(length)
         if self.segment_attention is None:
             return terms
@@ -137,7 +137,7 @@ class EncoderBase(nn.Module):
         return terms._replace(segment=self.segment_attention(), segments=segments)
 
     def run(self, x: Tensor, tokens: Tokens, terms: Terms, keep: bool = False) -> tuple[Tensor, list[Tensor] | None]:
-        """Run the layers; return the features, and with `keep` the states before and after each layer."""
+        """Run the layers; return the features and, if `keep`, the states before and after each layer."""
         states = [x] if keep else None
         for layer, groups in zip(self.layers, self.attention_inputs(terms, tokens, x)):
             x = self.run_layer(layer, x, tokens, groups)
@@ -146,20 +146,20 @@ class EncoderBase(nn.Module):
         return self.layer_norm(x), states
 
     def run_layer(self, layer: Layer, *inputs: object) -> Tensor:
-        """Call `layer(*inputs)`; in training by the fields `compile` and `checkpoint_activations`."""
+        """Call `layer(*inputs)`, in training compiled or checkpointed as the model's fields specify."""
         if not layer.training:
             return layer(*inputs)
         run = functools.partial(compiled(type(layer)), layer) if self.compile_layers else layer
         return checkpoint(run, *inputs, use_reentrant=False) if self.checkpoint_activations else run(*inputs)
 
     def attention_inputs(self, terms: Terms, tokens: Tokens, x: Tensor) -> Iterator[tuple[AttentionInputs, ...]]:
-        """Yield for each layer what its attention takes for each group of `tokens`; `x` is the layers' input."""
+        """Yield the attention inputs of each layer, one per group of `tokens`; `x` is the input of the first layer."""
         groups, dtype, number = tokens.groups or (tokens,), compute_dtype(x), len(self.layers)
         local_rotation = terms.rotation
         if self.local_rotation is not None:
             place = torch.arange(terms.length, dtype=terms.rotation.dtype, device=terms.rotation.device)
             local_rotation = self.local_rotation(place)
-        inputs: dict[bool, tuple[AttentionInputs, ...]] = {}  # by whether the layer has a window
+        inputs: dict[bool, tuple[AttentionInputs, ...]] = {}  # key: whether the layer has a window
         for layer, own in enumerate([terms] * number if self.layers_share else terms.split(number)):
             local = self.window > 0 and (self.global_every == 0 or layer % self.global_every > 0)
             if not self.layers_share or local not in inputs:
@@ -176,7 +176,7 @@ class EncoderBase(nn.Module):
                 terms = terms._replace(segments=terms.segments[group.rows])
         device = self.embed_tokens.weight.device
         if self.allows_parts and takes_parts(self.attention_backend, terms, device, dtype, self.head_dim):
-            if terms.segments is not None:  # one cell of all tokens, where no sequence has a second segment
+            if terms.segments is not None:  # `(1, 1)` if no sequence has a second segment
                 terms = terms._replace(segments=terms.segments.expand(group.shape or x.shape[:2]))
             return AttentionInputs(group, terms.rounded(dtype), terms)
         bias = terms.bias
@@ -208,9 +208,9 @@ class Encoder(EncoderBase):
         Args:
             src_tokens: `(B, T)`, `T` at most `max_positions`.
             num_tokens: number of tokens that are not padding; `None` if unknown.
-            return_all_hiddens: also return the input of the first layer and the output of each.
-            head: function of the features `(..., d)`, whose output `(...)` is returned in their place.
-            pairs: whether any sequence has two segments; `None` looks.
+            return_all_hiddens: also return the input of the first layer and the output of every layer.
+            head: function of the features `(..., d)`, whose output `(...)` is returned instead of them.
+            pairs: whether any sequence has two segments; `None` if unknown.
 
         Returns:
             The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
@@ -221,14 +221,14 @@ class Encoder(EncoderBase):
         tokens = self.tokens(src_tokens.eq(self.embed_tokens.padding_idx), num_tokens, padded=return_all_hiddens)
         segments = self.segments(src_tokens)
         x = self.embed(self.embed_tokens(tokens.unpad(src_tokens)), tokens, segments)  # B T d, or N d
-        terms = self.terms(src_tokens.shape[1], segments, pairs)  # once a batch
+        terms = self.terms(src_tokens.shape[1], segments, pairs)  # once per batch
         x, states = self.run(x, tokens, terms, return_all_hiddens)
         x = x if head is None else head(x)
         return tokens.pad(x), states
 
 
 def hide_far(bias: Tensor | None, reach: int, length: int, device: torch.device, sees_cls: bool = True) -> Tensor:
-    """Return `bias` with -inf at distances above `reach`, but with `sees_cls` not in `[CLS]`'s row and column."""
+    """Return `bias` with -inf at distances above `reach`; if `sees_cls`, not in the row and column of `[CLS]`."""
     place = torch.arange(length, device=device)
     far = (place - place[:, None]).abs() > reach
     if sees_cls:

@@ -34,12 +34,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class AttentionInputs(NamedTuple):
-    """Sequences that attend at one length, and their position terms.
+    """Inputs of attention for sequences that attend at one length.
 
     Attributes:
         tokens: their tokens.
         terms: their terms, with `rotation`, `content_query`, `content_key` and `distances`.
-        bias: added to the logits: `(H, t, t)`, `(b, H, t, t)`, or the `Terms` whose bias it is.
+        bias: added to the logits: `(H, t, t)`, `(b, H, t, t)`, or the `Terms` that it is computed from.
     """
 
     tokens: Tokens
@@ -48,11 +48,11 @@ class AttentionInputs(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Multi-head attention of `x` to `y`, with position terms.
+    """Multi-head attention from `x` to `y`, with position terms.
 
         softmax((x W^Q (y W^K)^T) / sqrt(num_terms d_h) + bias) y W^V W^O
 
-    One weight holds `W^Q, W^K, W^V`: where `y` is `x`, there is one product.
+    One weight holds `W^Q, W^K, W^V`, so self-attention needs only one product.
 
     Args:
         args: the model's fields.
@@ -72,10 +72,10 @@ class Attention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # B T d -> B H T d_h
 
     def part(self, x: Tensor, rows: slice) -> Tensor:
-        """Compute only these output features of `x (W^Q, W^K, W^V)`."""
+        """Compute only the columns `rows` of `x (W^Q, W^K, W^V)`."""
         if isinstance(self.qkv_proj, Linear):
             return self.qkv_proj(x, rows)
-        return self.qkv_proj(x)[..., rows]  # an adapter, which takes no rows
+        return self.qkv_proj(x)[..., rows]  # an adapter, which has no `rows` argument
 
     def query(self, x: Tensor) -> Tensor:
         return self.in_heads(self.part(x, slice(x.shape[-1])))  # B T d -> B H T d_h
@@ -167,7 +167,7 @@ class SelfAttention(Attention):
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
     def project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Project each token: `x (W^Q, W^K, W^V)`, or with Linformer `x W^Q` and `x`."""
+        """Project each token: `x (W^Q, W^K, W^V)`, or, for Linformer, `x W^Q` and `x`."""
         return (self.qkv_proj(x),) if self.projection is None else (self.part(x, slice(x.shape[-1])), x)
 
     def heads(self, projected: Sequence[Tensor], terms: Terms, padding: Tensor | None) -> tuple[Tensor, ...]:
@@ -228,7 +228,7 @@ class LengthProjection(nn.Module):
 class Layer(nn.Module):
     """Transformer layer: attention and feed-forward part, each with a residual; post-norm (BERT) or pre-norm.
 
-    The feed-forward part of BERT and the gated one (GeGLU with GELU; Shazeer 2020; ModernBERT), with dropout on `h`:
+    BERT's feed-forward part, and the gated one (GeGLU with GELU; Shazeer 2020; ModernBERT), with dropout on `h`:
 
         h = act(x W_1),          h = act(x W_1) * (x W_2),          y = h W
     """

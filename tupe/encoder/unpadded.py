@@ -1,7 +1,7 @@
-"""Where the tokens of a padded batch are: layers compute only tokens, and sequences attend in groups of one length.
+"""Remove padding: layers compute only tokens, and sequences of similar length attend in groups.
 
-Padding costs as much as tokens. Without it, the linear layers see `(N, d)`. Attention needs rectangles, so sequences of
-alike length attend together, each group padded to its longest.
+Padding costs as much as tokens. Without it, the linear layers compute `(N, d)`. Attention needs rectangles, so
+sequences of similar length attend together, and each group is padded to its longest sequence.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: Cost of one more group on the CPU, as a number of logits in all heads. A call of `reference`, forward and backward,
-#: took 0.35 ms more than its logits, as long as 1,000 logits in each of twelve heads take.
+#: Cost of one more group on the CPU, in logits of all heads. A call of `reference`, forward and backward, took 0.35 ms
+#: more than its logits, which is the time of 1,000 logits in each of twelve heads.
 _CALL = 12_000
 
 
@@ -22,10 +22,10 @@ class Tokens(NamedTuple):
 
     Attributes:
         padding: `(B, T)`, true at padding; `None` without padding.
-        shape: `(B, T)`; of a padded batch `None`, as is `places`.
+        shape: `(B, T)`; `None` for a padded batch, as is `places`.
         places: `(N,)`, the index of each token among the `B * T` slots.
-        groups: the tokens of the sequences that attend at one length, in the order of the tokens; empty for `self`.
-        rows: `(B,)`, of a group: its rows of the batch.
+        groups: a `Tokens` per set of sequences that attend at one length, in token order; empty for `self` alone.
+        rows: `(B,)`, only in a group: its rows of the batch.
         cu_seqlens: `(B + 1,)`, for `packed_attention`: the index of each sequence's first token, then `N`. `padding` is
             then `(N,)`.
     """
@@ -58,7 +58,7 @@ class Tokens(NamedTuple):
 
 
 def places_of(padding: Tensor, num_tokens: int | None = None) -> Tensor:
-    """Return the index of each token among the slots of `padding`; `num_tokens` saves a wait for the GPU."""
+    """Return the index of each token among the slots of `padding`; passing `num_tokens` avoids a wait for the GPU."""
     flat = padding.flatten()
     if num_tokens is None:
         return flat.logical_not().nonzero().flatten()
@@ -76,8 +76,8 @@ def without_padding(padding: Tensor, num_tokens: int | None, num_heads: int | No
 
     Args:
         padding: `(B, T)`, true at padding, which is on the right.
-        num_tokens: `N`, if known, which saves a wait for the device.
-        num_heads: heads of the attention, by which more groups pay or not; `None` for one group.
+        num_tokens: `N`, if known, which avoids a wait for the device.
+        num_heads: number of attention heads, by which further groups pay off or not; `None` for one group.
     """
     batch, length = padding.shape
     if num_heads is None:
@@ -112,7 +112,7 @@ def packed(padding: Tensor, num_tokens: int | None) -> Tokens:
 
 
 def group_sizes(lengths: list[int], call: int) -> list[int]:
-    """Choose the sizes of groups: a group ends where its padding would cost more than a call.
+    """Choose the sizes of groups: a group ends where its padding would cost more than another call.
 
     The logits and calls then cost at most 6% more than with the best groups, in batches of 8 to 64 sequences of 30 to
     300 tokens on average (lengths drawn from a log-normal distribution).

@@ -1,7 +1,7 @@
-"""Triton kernels of attention with a bias that the batch shares, one file a kernel; see docs/dev/kernels.md.
+"""Triton kernels of attention with a bias that the batch shares, one file per kernel; see docs/dev/kernels.md.
 
-Common to all: a program walks over tiles of `BLOCK_M` queries by `BLOCK_N` keys. Exponents are in base 2, since `exp2`
-is the instruction that the hardware has: a logit is multiplied by `log2(e)` where its row's maximum or log-sum-exp,
-kept in base 2, is subtracted. Products have operands of the input's type and float32 sums; all else is float32. Nothing
-is summed with atomics.
+In every kernel, a program walks over tiles of `BLOCK_M` queries by `BLOCK_N` keys. Exponents are in base 2, because the
+hardware has an instruction for `exp2`: a logit is multiplied by `log2(e)` when the maximum or log-sum-exp of its row,
+kept in base 2, is subtracted. Products have operands of the input's type and float32 sums; everything else is float32.
+Nothing is summed with atomics.
 """

@@ -8,7 +8,7 @@ ALIGNED_ROW = tl.constexpr(16)  # rows of a dense bias start at multiples of thi
 
 @triton.jit
 def dense_tile(bias, strides, first_query, first_key, query, key, T_q, T_k):
-    """A tile of the `(T_q, T_k)` matrix at `bias`, `(BLOCK_M, BLOCK_N)`."""
+    """Load a tile, `(BLOCK_M, BLOCK_N)`, of the `(T_q, T_k)` matrix at `bias`."""
     row_end = tl.cdiv(T_k, ALIGNED_ROW) * ALIGNED_ROW  # whole vectors are read; numbers beyond T_k are not used
     inside = (first_query + query < T_q) & (first_key + key < row_end)
     pointers = bias + tl.cast(first_query, tl.int64) * strides[2] + tl.cast(first_key, tl.int64) * strides[3]
@@ -17,7 +17,7 @@ def dense_tile(bias, strides, first_query, first_key, query, key, T_q, T_k):
 
 @triton.jit
 def segment_rows(segment, segments, first_query, query, T_q):
-    """`E_S[s_i, 0]` and `E_S[s_i, 1]` of a tile's queries; `segment` points to the head's four values."""
+    """Load `E_S[s_i, 0]` and `E_S[s_i, 1]` for a tile's queries; `segment` points to the head's four values."""
     second = tl.load(segments + first_query + query, mask=first_query + query < T_q, other=0) != 0
     row = segment + tl.where(second, 2, 0)
     return tl.load(row).to(tl.float32), tl.load(row + 1).to(tl.float32)
@@ -25,13 +25,13 @@ def segment_rows(segment, segments, first_query, query, T_q):
 
 @triton.jit
 def in_second(segments, first_key, key, T_k):
-    """Which of a tile's keys are in segment 1; `segments` points to the sequence's."""
+    """Return which of a tile's keys are in segment 1; `segments` points to the segments of the sequence."""
     return tl.load(segments + first_key + key, mask=first_key + key < T_k, other=0) != 0
 
 
 @triton.jit
 def bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k):
-    """The bias of a tile, float32, of whatever of its parts is not None; 0 without any.
+    """Compute the bias of a tile, float32, from the parts that are not None; 0 if all are None.
 
     `dense` is the tile of the dense bias; `correlation` is the product of the factors' tiles; `relative` points to the
     head's `T_q + T_k - 1` values; `theta` is the scalar theta_2; `segment` is the tile of the segments' values. Row 0
@@ -56,5 +56,5 @@ def bias_tile(dense, correlation, relative, theta, segment, first_query, first_k
 
 @triton.jit
 def correlated(gradient, first_query, first_key, query, key):
-    """`gradient` of a tile's bias, zero in the row and the column of [CLS], whose cells the reset cut off."""
+    """Return the `gradient` of a tile's bias, zero in the row and column of [CLS], which the reset overwrote."""
     return tl.where((first_query + query > 0) & (first_key + key > 0), gradient, 0.0)

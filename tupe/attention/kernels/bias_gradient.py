@@ -50,11 +50,11 @@ def bias_gradient_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Writes D_BIAS `(chunks, H, T_q, d_bias_stride)`, zeros beyond column T_k. Grid: (tiles x chunks of the batch, H).
+    """Write D_BIAS `(chunks, H, T_q, d_bias_stride)`, zeros beyond column T_k. Grid: (tiles x chunks of the batch, H).
 
     A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
-    Tiles are on the first axis, because the others end at 65535. Of a padded batch, LENGTHS are those up to the last
-    key, and ORDER has their sequences; both are None to walk over all sequences.
+    Tiles are on the first axis, because the others end at 65535. For a padded batch, LENGTHS holds the lengths up to
+    the last key, descending, and ORDER their sequences; if both are None, a program walks over all sequences.
     """
     key_blocks = tl.cdiv(T_k, BLOCK_N)
     chunks = tl.num_programs(0) // (tl.cdiv(T_q, BLOCK_M) * key_blocks)
@@ -67,14 +67,14 @@ def bias_gradient_kernel(
     start, end = share_of_batch(LENGTHS, first, B, chunk, chunks)
     if CAUSAL:  # noqa: SIM102 (known when compiled)
         if first_key > first_query + BLOCK_M - 1 + (T_k - T_q):
-            end = start  # all of the tile is in the future
+            end = start  # the whole tile is in the future
     query = tl.arange(0, BLOCK_M)[:, None]
     key = tl.arange(0, BLOCK_N)[None, :]
     padding = PADDING
     if SEED is not None:
         seed = tl.load(SEED)
 
-    # A bias of the sequence's own is the case of one sequence a chunk.
+    # If sequences have biases of their own, each chunk is one sequence.
     bias = BIAS + tl.cast(start, tl.int64) * bias_strides[0] + h * bias_strides[1]
     dense = dense_tile(bias, bias_strides, first_query, first_key, query, key, T_q, T_k)
     added = bias_tile(dense, None, None, None, None, first_query, first_key, query, key, T_q, T_k)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _checked: set[tuple[torch.device, torch.dtype]] = set()
 
 #: Largest |got - exact| / (|exact| + sqrt(number of elements)) of an output or gradient, by type. The root is for
-#: numbers that are zero because terms cancel. Triton's interpreter truncates to bfloat16, where a GPU rounds.
+#: values that are zero because terms cancel. Triton's interpreter truncates to bfloat16, where a GPU rounds.
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 3e-3}
 
 
@@ -43,7 +43,7 @@ def self_check(device: torch.device, dtype: torch.dtype) -> None:
     _checked.add((device, dtype))
 
 
-#: `torch.compiler.assume_constant_result` without its import of the compiler: compiled code checks while it is traced.
+#: As `torch.compiler.assume_constant_result`, without importing the compiler: compiled code checks while it is traced.
 self_check.__dict__["_dynamo_marked_constant"] = True
 
 
@@ -52,8 +52,8 @@ def errors(
 ) -> dict[str, float]:
     """Return the errors of the output and each gradient, as multiples of their bounds, for each kind of bias.
 
-    `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is that of the
-    longest of three sequences, one of them empty (pytorch/pytorch#196678), `width` that of the heads.
+    `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is the
+    longest of three sequences, one of them empty (pytorch/pytorch#196678), and `width` the width of the heads.
     """
     generator, found = torch.Generator().manual_seed(0), {}
     place = torch.arange(length, device=device)

@@ -1,16 +1,16 @@
-"""Dropout's mask as a function of (seed, matrix, query, key): made again in each kernel, never stored."""
+"""Dropout's mask as a function of (seed, matrix, query, key): recomputed in each kernel, never stored."""
 
 import triton
 import triton.language as tl
 
 from tupe.attention.kernels.tile import INTERPRETED
 
-ROUNDS = tl.constexpr(7)  # the fewest with which Philox2x32 passes BigCrush
+ROUNDS = tl.constexpr(7)  # the fewest rounds with which Philox2x32 passes BigCrush
 
 
 @triton.jit
 def wide_product(x):
-    """The lower and upper half of the product of `x` and Philox's constant, in one instruction."""
+    """Return the lower and upper half of `x` times Philox's constant, in one instruction."""
     if INTERPRETED:
         product = x.to(tl.uint64) * 0xD256D193
         low, high = product.to(tl.uint32), (product >> 32).to(tl.uint32)
@@ -34,20 +34,20 @@ def philox(key, c0, c1):
 
 @triton.jit
 def keep_mask(seed, matrix, first_query, first_key, query, key, T_q, threshold):
-    """Which weights of a tile stay: bool of the shape that `query` and `key` broadcast to.
+    """Return which weights of a tile are kept: bool, of the shape that `query` and `key` broadcast to.
 
     `query` and `key` are indices within the tile, which starts at `first_query` and `first_key`, multiples of 16;
-    `matrix` is the number of the `(T_q, T_k)` matrix. A weight stays if its 16 random bits are at least `threshold`.
+    `matrix` is the number of the `(T_q, T_k)` matrix. A weight is kept if its 16 random bits are at least `threshold`.
 
-    One call of Philox makes the bits of four weights: queries `i`, `i + 8` with keys `j`, `j + 8`. These four are in
-    one thread's registers in the accumulators of the tensor cores, and are so too when the tile is transposed; the
-    compiler sees that the thread's four calls are one.
+    One call of Philox makes the bits of four weights: queries `i`, `i + 8` with keys `j`, `j + 8`. The accumulators of
+    the tensor cores hold these four in one thread's registers, also when the tile is transposed, so the compiler
+    merges the thread's four calls into one.
     """
     row = (matrix * (tl.cdiv(T_q, 16) * 8) + first_query // 2).to(tl.uint32)
     row += ((query >> 4) * 8 + (query & 7)).to(tl.uint32)
-    first_column = tl.cast(first_key // 2, tl.uint32) ^ (seed >> 32).to(tl.uint32)  # once for all of the tile
-    column = first_column ^ ((key >> 4) * 8 + (key & 7)).to(tl.uint32)  # as a sum: it starts at a multiple of its width
+    first_column = tl.cast(first_key // 2, tl.uint32) ^ (seed >> 32).to(tl.uint32)  # once per tile
+    column = first_column ^ ((key >> 4) * 8 + (key & 7)).to(tl.uint32)  # adds: a tile starts at a multiple of its width
     upper, lower = philox((seed & 0xFFFFFFFF).to(tl.uint32), row, column)
     word = tl.where(query & 8 == 0, upper, lower)
-    bits = tl.where(key & 8 == 0, word << 16, word)  # the upper half decides: less to do than taking it out
+    bits = tl.where(key & 8 == 0, word << 16, word)  # the upper half decides; extracting it would take longer
     return bits >= tl.cast(threshold, tl.uint32) << 16

@@ -54,12 +54,12 @@ def forward_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Writes OUT `(B, T_q, H, D)` and LSE `(B, H, T_q)`. Grid: (B, blocks of queries, H).
+    """Write OUT `(B, T_q, H, D)` and LSE `(B, H, T_q)`. Grid: (B, blocks of queries, H).
 
-    LSE is the log-sum-exp in base 2, less the logarithm of dropout's scale; inf for a row without weights.
+    LSE is the log-sum-exp in base 2, minus the logarithm of dropout's scale; inf for a row without weights.
 
-    The sequences of the batch come first, so that programs that run together read the same bias from the cache. Those
-    that lie side by side have `OUT` `(N, H, D)`, and one after the other their LSE `(H, length)`.
+    The batch is the first axis of the grid, so that programs that run together read the same bias from the cache. For
+    packed sequences OUT is `(N, H, D)`, and LSE is the LSE `(H, length)` of one sequence after the other.
     """
     b = tl.program_id(0).to(tl.int64)
     first_query = tl.program_id(1) * BLOCK_M
@@ -129,7 +129,7 @@ def forward_kernel(
         v = load_rows(V, v_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)
 
-    total *= keep_probability  # in LSE too: backward makes weights that have dropout's scale
+    total *= keep_probability  # in LSE too, so that backward's weights have dropout's scale
     total = tl.where(total > 0, total, float("inf"))  # all logits -inf, or all weights dropped: zero, not NaN
     out = out * (1 / total)[:, None]
     store_rows(OUT + (query_row * H + h) * D, H * D, out, first_query, queries, BLOCK_M, D, BLOCK_D)

@@ -1,4 +1,4 @@
-"""Backward, by columns: the gradients of the keys, of the values and of the bias's factor by keys."""
+"""Backward, by columns: the gradients of the keys, of the values and of the keys' factor of the bias."""
 
 import triton
 import triton.language as tl
@@ -59,11 +59,11 @@ def key_gradient_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Writes D_K, D_V `(B, T_k, H, D)`. Grid: (chunks of the batch, blocks of keys, H).
+    """Write D_K, D_V `(B, T_k, H, D)`. Grid: (chunks of the batch, blocks of keys, H).
 
-    A program takes all sequences of its chunk, and only it writes its sum over them, D_POS_K `(chunks, H, T_k, P)`. Its
+    A program takes all sequences of its chunk, and alone writes the sum over them, D_POS_K `(chunks, H, T_k, P)`. Its
     tiles are transposed, keys by queries, so that they stay in registers as left factors of the products over queries.
-    Sequences side by side have D_K and D_V `(N, H, D)`.
+    For packed sequences, D_K and D_V are `(N, H, D)`.
     """
     chunk = tl.program_id(0)
     first_key = tl.program_id(1) * BLOCK_N
@@ -105,7 +105,7 @@ def key_gradient_kernel(
         )
         dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
         dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
-        last = tl.where(first_key < end_key, queries, begin + 1)  # for zeros a tile in which nothing has weight
+        last = tl.where(first_key < end_key, queries, begin + 1)  # if all keys are padding, one tile of zero weights
         tl.assume(begin < last)
         for first_query in range(begin, last, BLOCK_M):
             q = load_rows(q_rows, q_strides[2], first_query, queries, BLOCK_M, D, BLOCK_D)

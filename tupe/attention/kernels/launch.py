@@ -1,4 +1,4 @@
-"""How the kernels are launched: their arguments, their grids, and the memory that they write."""
+"""Launch the kernels: their arguments, their grids, and the memory that they write."""
 
 import functools
 from typing import NamedTuple
@@ -19,13 +19,13 @@ RANDOM_LEVELS = 1 << 16  # dropout's probability is rounded to a multiple of 1 /
 
 
 class Inputs(NamedTuple):
-    """Tensors that the kernels read. With `starts` all but the bias have `(1, N)` instead of `(B, T)`.
+    """Tensors that the kernels read. If `starts` is set, `(B, T)` is `(1, N)` in all but the bias.
 
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
     bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions. All others are contiguous.
-    pos_q, pos_k, relative, segment: as in `Terms`, the factors of the query's type; theta: `(H,)`, theta_2.
+    pos_q, pos_k, relative, segment: as in `Terms`, with factors of the query's type; theta: `(H,)`, theta_2.
     segments, padding: `(B, T_k)` uint8.
-    seed: `(1,)` int64, of dropout; `None` for no dropout.
+    seed: `(1,)` int64, for dropout; `None` without dropout.
     starts: `(B + 1,)` int32: the first token of each packed sequence, then `N`; `None` for a padded batch.
     """
 
@@ -56,7 +56,7 @@ class Options(NamedTuple):
 class Launcher:
     """Launches the kernels on one attention.
 
-    Short sequences are computed faster than Python launches the kernels, so little is done here.
+    The kernels compute short sequences faster than Python launches them, so the methods do little.
     """
 
     def __init__(self, inputs: Inputs, options: Options) -> None:
@@ -70,7 +70,7 @@ class Launcher:
         if bias is not None:
             bias = with_aligned_rows(bias).expand(self.B, self.H, self.T_q, self.T_k)
         dropped = round(options.dropout_p * RANDOM_LEVELS)
-        #: By the names of the kernels' parameters.
+        #: Arguments by the names of the kernels' parameters.
         self.arguments = {
             **{name.upper(): tensor for name, tensor in inputs._asdict().items()},
             "Q": query,
@@ -104,22 +104,22 @@ class Launcher:
         return choose_tile(kernel, max(block(self.D), block(self.P)), query.element_size(), structured, query.device)
 
     def run(self, kernel: triton.JITFunction, grid: tuple[int, ...], tile: dict[str, int], **arguments) -> None:
-        """Launches `kernel` with those of the arguments that it has parameters for, by position, which is faster."""
+        """Launch `kernel` with the arguments that it has parameters for, by position, which is faster."""
         even = self.inputs.starts is None and self.T_k % tile["BLOCK_N"] == 0
         known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": even}
         compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"], "enable_fp_fusion": True}
-        with torch.cuda.device_of(self.inputs.query):  # where Triton launches
+        with torch.cuda.device_of(self.inputs.query):  # Triton launches on this device
             kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
 
     def chunks(self, programs: int) -> int:
-        """Chunks of the batch, so that `programs` programs for each fill the device twice."""
+        """Return the number of chunks of the batch with which `programs` programs per chunk fill the device twice."""
         return max(1, min(self.B, triton.cdiv(2 * multiprocessors(self.inputs.query.device), programs)))
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return self.inputs.query.new_empty(shape, dtype=dtype)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        """The output `(B, T_q, H, d_h)` and `LSE` of `forward_kernel`, `(B, H, T_q)`."""
+        """Compute the output `(B, T_q, H, d_h)` and `LSE` of `forward_kernel`, `(B, H, T_q)`."""
         out = by_token(self.inputs.query)
         lse = self.empty(*self.inputs.query.shape[:3], dtype=torch.float32)
         tile = self.tile("forward")
@@ -128,7 +128,7 @@ class Launcher:
         return out, lse
 
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, wanted: Inputs) -> Inputs:
-        """The gradients of the inputs that are true in `wanted`, and always those of query, key and value.
+        """Compute the gradients of the inputs that are true in `wanted`, and always of query, key and value.
 
         `out` and `d_out` are `(B, T_q, H, d_h)`, `lse` is `(B, H, T_q)`.
         """
@@ -146,7 +146,7 @@ class Launcher:
         tile = self.tile("query_gradient")
         groups = triton.cdiv(self.T_q, tile["BLOCK_M"])
         chunks = self.B
-        if wanted.relative:  # each program has a vector of all distances: only as many programs as fill the device
+        if wanted.relative:  # each program has a vector of all distances, so only as many as fill the device
             groups = min(groups, triton.cdiv(2 * multiprocessors(out.device), self.H))
         if wanted.pos_q or wanted.relative or wanted.theta:
             chunks = self.chunks(groups * self.H)
@@ -179,7 +179,7 @@ class Launcher:
         )
 
     def segment_gradient(self, by_query: Tensor) -> Tensor:
-        """From the rows' sums over the keys of segment 1; over all keys they sum to 0, as gradients of a softmax do."""
+        """Use each row's sum over the keys of segment 1: over all keys, the gradients of a softmax sum to 0."""
         second = self.inputs.segments[..., None] != 0  # (B, T, 1)
         sums = [by_query.masked_fill(other, 0).sum((0, 1)) for other in (second, ~second)]  # autocast leaves float32
         second_keys = torch.stack(sums, dim=-1)
@@ -204,19 +204,19 @@ class Launcher:
             rows = {**rows, **self.by_length()}
         row = triton.cdiv(self.T_k, ALIGNED_ROW.value) * ALIGNED_ROW.value
         shape = (chunks, self.H, self.T_q, self.T_k)
-        dtype = bias.dtype if shape == bias.shape else torch.float32  # not rounded before a sum
+        dtype = bias.dtype if shape == bias.shape else torch.float32  # rounded only after the sum
         d_bias = self.empty(*shape[:3], row, dtype=dtype)
         self.run(bias_gradient_kernel, (chunks * tiles, self.H), tile, **rows, D_BIAS=d_bias, d_bias_stride=row)
         return d_bias[..., : self.T_k].sum_to_size(bias.shape).to(bias.dtype)
 
     def by_length(self) -> dict[str, Tensor]:
-        """Return lengths up to the last key that is not padding, falling, and their sequences, `(B,)` each."""
+        """Return the lengths up to the last key that is not padding, descending, and their sequences, `(B,)` each."""
         ends = torch.arange(1, self.T_k + 1, dtype=torch.int32, device=self.inputs.padding.device)
         lengths, order = ends.masked_fill(self.inputs.padding.bool(), 0).amax(1).sort(descending=True, stable=True)
         return {"LENGTHS": lengths, "ORDER": order}
 
     def partial(self, chunks: int, part: Tensor) -> Tensor:
-        """Room for the gradient of `part` by each chunk of the batch; a single one is rounded by the kernel."""
+        """Allocate the gradient of `part` for each chunk of the batch; if there is only one, the kernel rounds it."""
         return self.empty(chunks, *part.shape, dtype=part.dtype if chunks == 1 else torch.float32)
 
 
@@ -226,14 +226,14 @@ def by_token(tensor: Tensor) -> Tensor:
 
 
 def total(partial: Tensor | None, part: Tensor | None) -> Tensor | None:
-    """The sum of the partial gradients of `part`, in its type."""
+    """Sum the partial gradients of `part`, in its type."""
     if partial is None:
         return None
     return partial[0] if len(partial) == 1 and partial.dtype == part.dtype else partial.sum(0).to(part.dtype)
 
 
 def with_aligned_rows(bias: Tensor) -> Tensor:
-    """Return `bias`, copied if its rows are not aligned for the kernels, which would read it number by number."""
+    """Return `bias`, copied if its rows are not aligned: the kernels would read it element by element."""
     length, (*_, row, column) = bias.shape[-1], bias.stride()
     if column == 1 and row >= length and row % ALIGNED_ROW.value == bias.storage_offset() % ALIGNED_ROW.value == 0:
         return bias
@@ -241,7 +241,7 @@ def with_aligned_rows(bias: Tensor) -> Tensor:
 
 
 def block(width: int) -> int:
-    """The width of a tile that holds rows of `width` numbers: a power of two, and enough for a matrix product."""
+    """Return the width of a tile for rows of `width` numbers: a power of two, and enough for a matrix product."""
     return max(16, 1 << (width - 1).bit_length())
 
 

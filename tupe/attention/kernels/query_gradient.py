@@ -1,4 +1,4 @@
-"""Backward, by rows: the gradients of the queries and of the bias by queries; also delta, for the others."""
+"""Backward, by rows: the gradients of the queries and of the parts of the bias but the keys' factor; also delta."""
 
 import triton
 import triton.language as tl
@@ -19,7 +19,7 @@ from tupe.attention.kernels.tile import (
 
 @triton.jit
 def along_diagonals(gradient, BLOCK: tl.constexpr):
-    """Sums of a square tile over its diagonals: those of distance `0 .. BLOCK-1`, and those of `-BLOCK .. -1`.
+    """Sum a square tile over its diagonals, for the distances `0 .. BLOCK-1` and for `-BLOCK .. -1`.
 
     Rolling row `i` by `i` turns the diagonals into columns, in which distances `d` and `d - BLOCK` share column `d`.
     """
@@ -75,14 +75,14 @@ def query_gradient_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Writes D_Q `(B, T_q, H, D)` and DELTA `(B, H, T_q)`. Grid: (chunks of the batch, groups of blocks of queries, H).
+    """Write D_Q `(B, T_q, H, D)` and DELTA `(B, H, T_q)`. Grid: (chunks of the batch, groups of blocks of queries, H).
 
-    DELTA is the sums of `dO O` over a row, divided by dropout's scale.
+    DELTA is the sum of `dO O` over each row, divided by dropout's scale.
 
-    A program takes every `groups`-th block of queries, and for each all sequences of its chunk. Only it writes its
-    partial sums over them: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
-    before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, T_q, H)` gets the rows' sums over the keys of segment 1.
-    Packed sequences have `N` instead of `B, T_q`, and DELTA as LSE in the forward kernel.
+    A program takes every `groups`-th block of queries, and for each block all sequences of its chunk. It alone writes
+    its partial sums: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
+    before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, T_q, H)` gets each row's sum over the keys of segment 1.
+    For packed sequences, `N` replaces `B, T_q`, and DELTA has the layout of LSE in the forward kernel.
     """
     chunk = tl.program_id(0)
     group = tl.program_id(1)
@@ -137,7 +137,7 @@ def query_gradient_kernel(
                 d_segment = tl.zeros((BLOCK_M,), tl.float32)
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
-                tl.debug_barrier()  # this thread sees the sums of the other threads for the last sequence
+                tl.debug_barrier()  # this thread then reads other threads' sums of the last sequence
             end = end_of_keys(padding, keys)
             end = tl.maximum(end, 1)
             if CAUSAL:
@@ -201,9 +201,9 @@ def query_gradient_kernel(
 
 @triton.jit
 def add_distances(D_RELATIVE, partial, values, first_distance, T_q, T_k, BLOCK: tl.constexpr):
-    """Adds the sums over the diagonals of `BLOCK` distances to the program's own vector.
+    """Add the sums over the diagonals of `BLOCK` distances to the program's own vector.
 
-    The distances of one row of tiles differ, so only between rows must threads wait for each other.
+    The distances in one row of tiles differ, so threads must synchronize only between rows.
     """
     index = first_distance + (T_q - 1) + tl.arange(0, BLOCK)
     inside = (index >= 0) & (index < T_q + T_k - 1)

@@ -1,4 +1,4 @@
-"""Where the tokens of a sequence are, in a padded batch or side by side, and how far there are any."""
+"""Locate the tokens of a sequence in a padded or packed batch, and the end of its keys."""
 
 import triton
 import triton.language as tl
@@ -6,9 +6,9 @@ import triton.language as tl
 
 @triton.jit
 def rows_of(STARTS, b, T_q, T_k):
-    """Of sequence `b`: its place by the batch's strides, its first query and key among all, its numbers of both.
+    """Return the index of sequence `b` for batch strides, its first query and key, and its numbers of both.
 
-    `STARTS` points to the `B + 1` ends of sequences that lie side by side, or is None in a padded batch.
+    `STARTS` points to the first token of each packed sequence, then `N`; it is None for a padded batch.
     """
     if STARTS is None:
         place, first_query, first_key, queries, keys = b, b * T_q, b * T_k, T_q, T_k
@@ -22,7 +22,7 @@ def rows_of(STARTS, b, T_q, T_k):
 
 @triton.jit
 def end_of_keys(padding, keys):
-    """One more than the last key that is not padding; 1 if all are, for a tile that gives their zeros."""
+    """Return the index after the last key that is not padding, or 1 if all are: one tile must write the zeros."""
     end = keys
     if padding is not None:
         last = tl.full((), 0, tl.int32)
@@ -36,9 +36,9 @@ def end_of_keys(padding, keys):
 
 @triton.jit
 def share_of_batch(LENGTHS, first, B, chunk, chunks):
-    """The sequences that one of `chunks` programs takes, of those with a token at `first` or later: first and end.
+    """Return the range of sequences of `chunk`, if `chunks` share those with a token at `first` or later.
 
-    `LENGTHS` `(B,)` fall, or is None if all have one; where they do not fall, some of the sequences have none either.
+    `LENGTHS` `(B,)` is None if all sequences have one. Unless it descends, some of those returned have none.
     """
     count = B
     if LENGTHS is not None:

@@ -1,4 +1,4 @@
-"""Operations of every kernel on a tile: load rows, multiply, make the logits and, going back, their gradient.
+"""Operations of every kernel on a tile: load rows, multiply, compute the logits and, in backward, their gradient.
 
 A tile is `(BLOCK_M, BLOCK_N)`, queries by keys, or transposed. `query` and `key` are the indices of its cells within
 it, `(BLOCK_M, 1)` and `(1, BLOCK_N)`, or `(1, BLOCK_M)` and `(BLOCK_N, 1)`; it starts at `first_query` and `first_key`.
@@ -11,7 +11,7 @@ from triton.language.extra import libdevice
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 LOG2E = tl.constexpr(1.4426950408889634)
 
-#: Arguments whose values are not compiled for: lengths change from batch to batch.
+#: Arguments that kernels are not specialized for, because lengths change from batch to batch.
 UNSPECIALIZED = ["B", "H", "T_q", "T_k", "threshold"]
 
 
@@ -25,7 +25,7 @@ def multiply(a, b):
 
 @triton.jit
 def exp2(x):
-    """`2^x`, in one instruction: what would be below 2^-126 is 0. (`tl.exp2` takes three more for such numbers.)"""
+    """Compute `2^x` in one instruction; results below 2^-126 are 0. (`tl.exp2` takes three more for such numbers.)"""
     if INTERPRETED:
         power = tl.exp2(x)
     else:
@@ -35,7 +35,7 @@ def exp2(x):
 
 @triton.jit
 def load_rows(pointer, stride, first, length, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows `first ..` of a `(length, WIDTH)` matrix as a `(ROWS, BLOCK)` tile, zero beyond its end and its width."""
+    """Load rows `first ..` of a `(length, WIDTH)` matrix as a `(ROWS, BLOCK)` tile, zero beyond its end and width."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = first + row < length
@@ -46,7 +46,7 @@ def load_rows(pointer, stride, first, length, ROWS: tl.constexpr, WIDTH: tl.cons
 
 @triton.jit
 def store_rows(pointer, stride, values, first, length, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Writes a `(ROWS, BLOCK)` tile to rows `first ..` of a `(length, WIDTH)` matrix, rounded to its type."""
+    """Write a `(ROWS, BLOCK)` tile to rows `first ..` of a `(length, WIDTH)` matrix, rounded to its type."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = first + row < length
@@ -80,9 +80,9 @@ def tile_logits(
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
 ):
-    """Return the logits of a tile, float32: -inf beyond the last key and at padding.
+    """Return the logits of a tile, float32: -inf beyond the last key, at padding and, if CAUSAL, in the future.
 
-    `product` is that of queries and keys; `padding` points to the sequence's row of the mask, or is None.
+    `product` is the tile of `q k^T`; `padding` points to the sequence's row of the mask, or is None.
     """
     logits = product * scale + bias
     if padding is not None or not EVEN_KEYS:
@@ -94,15 +94,15 @@ def tile_logits(
 
 @triton.jit
 def dropped_out(weights, keep, keep_probability):
-    """`weights`, 0 where they are dropped. Not a constant 0: else the compiler selects halves after rounding."""
+    """Return `weights`, 0 where dropped. With a constant 0 the compiler would select halves after rounding."""
     return tl.where(keep, weights, keep_probability * 0.0)
 
 
 @triton.jit
 def load_lse(LSE, rows, first_query, queries, BLOCK_M: tl.constexpr):
-    """The log-sum-exp of `BLOCK_M` queries of the sequence whose first is at `rows`.
+    """Load the log-sum-exp of `BLOCK_M` queries of the sequence whose first query is at `rows`.
 
-    Beyond its last it is inf, which makes weights of 0.
+    Beyond the last query it is inf, which makes weights of 0.
     """
     row = first_query + tl.arange(0, BLOCK_M)
     return tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
@@ -110,9 +110,9 @@ def load_lse(LSE, rows, first_query, queries, BLOCK_M: tl.constexpr):
 
 @triton.jit
 def tile_gradient(logits, d_weights, lse, delta, keep_probability, keep, total=0.0):
-    """The weights after dropout, and `total` plus the gradient of the logits; `keep` is dropout's mask or None.
+    """Return the weights after dropout, and `total` plus the logits' gradient; `keep` is dropout's mask or None.
 
-    `lse` and `delta` have dropout's scale in them, as `forward_kernel` and `query_gradient_kernel` write them, so that
+    `lse` and `delta` include dropout's scale, as `forward_kernel` and `query_gradient_kernel` write them, so that
     only the first of the gradient's two terms is masked. A row beyond the last has a log-sum-exp of inf, so that its
     weights are 0.
     """

@@ -10,7 +10,7 @@ from tupe.attention.kernels.tile import INTERPRETED
 # spills and shared memory that they compile to and by PyTorch's choice for FlexAttention. No time was measured.
 Tile = tuple[int, int, int, int]
 TILES: dict[tuple[str, bool], dict[str, tuple[Tile, Tile]]] = {
-    # (type and shared memory, whether the bias comes in parts)
+    # (shared memory, whether the bias comes in parts), for types of 16 bits
     ("large", False): {
         "forward": ((128, 64, 4, 3), (128, 64, 8, 2)),
         "query_gradient": ((128, 64, 8, 2), (128, 64, 8, 2)),
@@ -45,10 +45,10 @@ HOPPER_SHARED_MEMORY = 227 * 1024  # bytes that a block may have
 
 @functools.lru_cache
 def choose_tile(kernel: str, width: int, element_size: int, structured: bool, device: torch.device) -> dict[str, int]:
-    """Return `BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`; `width` is that of the heads or of the factors."""
+    """Return `BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`; `width` is that of the heads or factors, if wider."""
     table = TILES[memory(device), structured] if element_size == 2 else FLOAT32
     m, n, warps, stages = table[kernel][width > 64]
-    if INTERPRETED:  # small, so that short sequences have several
+    if INTERPRETED:  # small, so that short sequences have several tiles
         m, n = (32, 32) if structured else (16, 32)
     return {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
 
