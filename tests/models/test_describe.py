@@ -52,7 +52,7 @@ def test_what_was_given_and_what_came_along(capsys):
     assert "(100 symbols, 512 positions)" in out
     layers, head = 4 * 12 * 128**2, 77 / 512 * (128**2 + 100 * 128)  # weights; 77 of 512 tokens are predicted
     operations = int(6 * (layers + head) + 12 * 512 * 128 * 4)
-    assert f"\ncost: {operations:,} operations a token of training, in sequences of 512 with 15% predicted " in out
+    assert f"\ncost: {operations:,} operations per token of training, in sequences of 512 with 15% predicted " in out
 
 
 def test_a_checkpoint(tmp_path, build, capsys):

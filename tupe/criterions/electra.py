@@ -18,7 +18,7 @@ from tupe.criterions.metrics import SummedCriterion, area_under_curve, detection
 from tupe.data.batches import known
 from tupe.systems import setting
 
-#: Bins of the scores for the area under the curve; the decision changes in the middle.
+#: Bins of the scores for the area under the curve. The decision boundary is in the middle.
 BINS = 200
 
 
@@ -26,7 +26,7 @@ BINS = 200
 class TupeElectraCriterionConfig(FairseqDataclass):
     discriminator_weight: float = setting(50.0, "lambda, weight of the discriminator's loss")
     generator_weight: float = setting(1.0, "weight of the generator's loss")
-    sampling_temperature: float = setting(1.0, "of the softmax that tokens are sampled from")
+    sampling_temperature: float = setting(1.0, "temperature of the softmax that tokens are sampled from")
 
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
@@ -35,13 +35,13 @@ class TupeElectraCriterion(SummedCriterion):
 
         L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N
 
-    `M` are the masked positions, `rho` the share of positions that the task masks, `N` all tokens without padding. The
-    sums add up over batches and workers, and so does `N`, so that the gradient of an update does not depend on how it
-    is split into batches. (The mean of `CE` over `M` instead would differ by `M / (rho N)`, which is logged.)
+    `M` are the masked positions, `rho` the fraction of positions that the task masks, `N` all tokens without padding.
+    The sums add up over batches and workers, and so does `N`, so that the gradient of an update does not depend on how
+    it is split into batches. (The mean of `CE` over `M` instead would differ by `M / (rho N)`, which is logged.)
 
-    `<s>` and `</s>`, which the task masks too, are put back first; a token that was drawn as it had been is original.
-    The random numbers depend only on the seed, the update and the example, in validation not on the
-    update: a resumed run samples the same tokens, and validations are repeatable.
+    `<s>` and `</s>`, which the task masks too, are restored first. A sampled token that equals the original counts as
+    original. The random numbers depend only on the seed, the example and, in training, the update. So a resumed run
+    samples the same tokens, and validations are repeatable.
     """
 
     def __init__(self, cfg: TupeElectraCriterionConfig, task: FairseqTask) -> None:
@@ -106,13 +106,13 @@ class TupeElectraCriterion(SummedCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Log both losses, and how good both networks are.
+        """Log both losses and the accuracy of both networks.
 
-        `loss` is the objective; it, `gen_loss` (a masked token) and `disc_loss` (a token) are in bits. In percent:
-        `gen_accuracy`, the likeliest token is right; `sampled_accuracy`, the sampled one is; `replaced_share` of
-        all tokens; `masked_share` of those that `mask_prob` lets expect; `disc_accuracy`; `disc_recall` of the replaced
-        tokens and `disc_specificity` of the original ones, `disc_precision` of what is called replaced; and `disc_auc`,
-        how often a replaced token has a higher score than an original one that could have been: not `<s>`, `</s>`.
+        `loss` is the objective. `loss` and `disc_loss` are in bits per token, `gen_loss` in bits per masked token. In
+        percent: `gen_accuracy`, the most likely token is right; `sampled_accuracy`, the sampled token is right;
+        `replaced_share` of all tokens; `masked_share` of the number expected from `mask_prob`; `disc_accuracy`;
+        `disc_recall` of replaced tokens, `disc_specificity` of original ones, `disc_precision` of those classified as
+        replaced; `disc_auc`, how often a replaced token scores higher than an original one (not `<s>`, `</s>`).
         """
         tokens, masked, expected = totals(logging_outputs, "sample_size", "masked", "expected")
         loss, gen_loss, disc_loss = totals(logging_outputs, "loss", "gen_loss", "disc_loss")

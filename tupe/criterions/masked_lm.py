@@ -1,4 +1,4 @@
-"""Masked language modelling: cross-entropy and accuracy at the masked positions."""
+"""Masked language modeling: cross-entropy and accuracy at the masked positions."""
 
 import math
 
@@ -16,8 +16,8 @@ from tupe.data.batches import known
 class TupeMaskedLmCriterion(MaskedLmLoss):
     """fairseq's `masked_lm`, with the accuracy, and without waiting for the device.
 
-    The batch has the positions of the targets, so the host knows their number, which is the sample size. The model gets
-    the positions too: neither features nor targets are selected by a mask.
+    The batch contains the positions of the targets, so the sample size is available on the host. The model receives the
+    positions too, so neither features nor targets are selected by a mask.
     """
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:

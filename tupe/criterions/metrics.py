@@ -1,8 +1,8 @@
-"""The metrics of GLUE, each of a whole data set; undefined values (a constant prediction) count as 0.
+"""The metrics of GLUE, each over a whole data set. Undefined values (of a constant prediction) count as 0.
 
 Accuracy, F1 and Matthews correlation need only three rows of integers, `counts`: for each class its correct
 predictions, its examples and its predictions. A sum over batches and workers is exact, whatever the split.
-Pearson and Spearman correlation are taken of all predictions and targets, in an order that no split changes.
+Pearson and Spearman correlation use all predictions and targets, in an order that no split changes.
 """
 
 import math
@@ -65,24 +65,24 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Compute the Pearson correlation of the ranks; equal values share the mean of their ranks.
 
-    Equal texts in other batches have predictions `x` that differ by rounding, so `x` counts with five digits.
+    The predictions `x` of equal texts differ by rounding between batches, so `x` is rounded to five digits.
     """
     if not (_varies(x) and _varies(y)):
         return 0.0
     return pearson(rankdata(np.round(x / np.abs(x).max(), 5)), rankdata(y))
 
 
-#: Metrics by their names: of `counts`, of those of two classes, of two arrays.
+#: Metrics by name: of `counts`, of `counts` with two classes, of two arrays.
 OF_CLASSES = {"accuracy": accuracy, "macro_f1": macro_f1, "mcc": matthews}
 OF_TWO_CLASSES = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
 OF_NUMBERS = {"pearson": pearson, "spearman": spearman}
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:
-    """Compute shares of right and wrong decisions on replaced tokens.
+    """Compute the fractions of right and wrong decisions on replaced tokens.
 
-    `counts` has the original, the replaced and the special tokens by their score, in an even number of bins each. A
-    token of the upper half of the bins is called replaced; special ones are original.
+    The rows of `counts` are the original, the replaced and the special tokens by score, in an even number of bins each.
+    The upper half of the bins is classified as replaced; special tokens are original.
     """
     half = len(counts[0]) // 2
     below, above = ([sum(row[part]) for row in counts] for part in (slice(half), slice(half, None)))
@@ -117,12 +117,12 @@ class SummedCriterion(FairseqCriterion):
 
 
 def totals(logging_outputs: list[dict], *names: str) -> list[float]:
-    """Sum the workers' values under each name, as floats: meters of tensors wait for the device, in float32."""
+    """Sum the workers' values under each name, as floats; meters of tensors wait for the device, in float32."""
     return [float(sum(log[name] for log in logging_outputs)) for name in names]
 
 
 def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
-    """Log `metric` of the sum that is logged as `counts`, at any interval."""
+    """Log `metric`, in percent, of the sum that is logged as `counts`, at any interval."""
 
     def percent(meters: dict) -> float:
         total = meters[counts].sum  # 0 after a reset
@@ -136,10 +136,10 @@ def _varies(values: np.ndarray) -> bool:
 
 
 class ExamplesMeter(MetersDict._DerivedMeter):
-    """Some numbers of each example, such as prediction and target, by the example's number.
+    """Values of each example, such as prediction and target, by the example's index.
 
-    An example that comes again replaces its numbers: fairseq's meter `valid` outlives a validation, and stays as small
-    as the data set. It derives from a derived meter because fairseq's checkpoints leave those out.
+    A repeated example replaces its values, so fairseq's meter `valid`, which outlives a validation, stays as small as
+    the data set. The class derives from a derived meter because fairseq's checkpoints leave those out.
     """
 
     def __init__(self) -> None:
@@ -147,19 +147,19 @@ class ExamplesMeter(MetersDict._DerivedMeter):
         self.examples: dict[int, list[float]] = {}
 
     def update(self, rows: Tensor) -> None:
-        """Add rows `(N, 1 + k)`: the example's number, then its values."""
+        """Add rows `(N, 1 + k)`: the example's index, then its values."""
         for number, *values in rows.tolist():
             self.examples[int(number)] = values
 
     def arrays(self, columns: int = 2) -> np.ndarray:
-        """Return the values of the examples, by rising number: `(columns, N)`."""
+        """Return the values of the examples in the order of their indices: `(columns, N)`."""
         return np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, columns).T
 
 
 def log_examples(logging_outputs: list[dict]) -> bool:
-    """Log what the workers logged as `examples`, `(N, 1 + k)` each, and return whether they did.
+    """Log the `examples` of all workers, `(N, 1 + k)` each, and return whether there are any.
 
-    A worker whose batch only fills up the round logs a `sample_size` of 0, and its examples do not count.
+    A worker with a dummy batch logs a `sample_size` of 0, and its examples do not count.
     """
     if "examples" not in logging_outputs[0]:
         return False

@@ -1,4 +1,4 @@
-"""Extractive question answering: cross-entropy of the answer's first and last place in a window."""
+"""Extractive question answering: cross-entropy of the first and last position of the answer in a window."""
 
 import math
 
@@ -17,10 +17,10 @@ from tupe.data.windows import best_span
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
 class TupeQuestionAnsweringCriterion(SummedCriterion):
-    """The mean of two cross-entropies, each over all places of a window that are not padding.
+    """The mean of two cross-entropies, each over all positions of a window that are not padding.
 
-    In validation it logs the best span of each window. From these the task makes answers and logs `exact_match` and
-    `f1`, percent of all questions on any number of workers; each can be the `--best-checkpoint-metric`.
+    In validation it logs the best span of each window. The task turns these spans into answers and logs `exact_match`
+    and `f1` in percent of all questions, on any number of workers; each can be the `--best-checkpoint-metric`.
     """
 
     def __init__(self, task: FairseqTask) -> None:
@@ -33,7 +33,7 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
 
         Args:
             model: called with `spans` and `num_tokens`; returns scores `(B, T)` of beginnings and of ends.
-            sample: a batch of the task `tupe_question_answering`; `target` `(B, 2)` holds two places of each window.
+            sample: a batch of the task `tupe_question_answering`; `target` `(B, 2)` holds two positions of each window.
         """
         source, target = sample["net_input"]["src_tokens"], sample["target"]
         (begin, end), _ = model(**sample["net_input"], spans=True, **known(sample))  # (B, T) each
@@ -53,7 +53,7 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
         return loss, len(target), log
 
     def _best(self, begin: Tensor, end: Tensor, sample: dict) -> Tensor:
-        """Return the best span of each window, `(B, 5)` float64: window, split, score, first and last place."""
+        """Return the best span of each window, `(B, 5)` float64: window, split, score, first and last position."""
         sides = [side.detach().cpu().numpy() for side in (begin, end, sample["may_begin"], sample["may_end"])]
         rows = []
         for window, *one in zip(sample["id"].tolist(), *sides):
@@ -67,6 +67,6 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Log the loss, in bits a window."""
+        """Log the loss in bits per window."""
         loss, count = totals(logging_outputs, "loss", "sample_size")
         metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)

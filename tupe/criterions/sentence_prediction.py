@@ -38,10 +38,10 @@ class TupeSentencePredictionCriterionConfig(FairseqDataclass):
 class TupeSentencePredictionCriterion(SummedCriterion):
     """Cross-entropy, or squared error, of a classification head.
 
-    The metrics are of the whole data set, not a mean over batches, and the same on any number of workers; each can be
-    the `--best-checkpoint-metric`. They are percentages, Python floats:
-    for classes `accuracy`, `macro_f1`, `mcc`, and with two classes `f1` and `acc_and_f1`, whose positive class is the
-    one that the data write `1`, else the second; for regression `pearson`, `spearman` and `pearson_and_spearman`
+    The metrics are computed over the whole data set, not averaged over batches, so they are the same on any number of
+    workers. Each can be the `--best-checkpoint-metric`. They are percentages, Python floats: for
+    classes `accuracy`, `macro_f1`, `mcc`, and for two classes `f1` and `acc_and_f1`, whose positive class is the one
+    that is written `1` in the data, else the second; for regression `pearson`, `spearman` and `pearson_and_spearman`
     (validation only).
     """
 
@@ -49,7 +49,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
         super().__init__(task)
         self.head = cfg.classification_head_name
         self.regression_target = cfg.regression_target
-        # fairseq-preprocess numbers the classes by frequency, so that the class written 1 may be number 0
+        # fairseq-preprocess numbers the classes by frequency, so the class written 1 may be number 0
         labels = task.label_dictionary
         self.swap_two_classes = labels.index("1") == labels.nspecial
 

@@ -1,4 +1,4 @@
-"""The fairseq models; importing this registers everything that the plugin has (fairseq does it on `--user-dir`)."""
+"""The fairseq models. Importing this package registers the whole plugin, as fairseq does on `--user-dir`."""
 
 import tupe.plugin  # noqa: F401
 from tupe.models.electra import ElectraModel

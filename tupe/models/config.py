@@ -29,10 +29,10 @@ from tupe.systems import (
 from tupe.util import UserError
 
 OPTIONS = registered_options()
-#: Terms from outside this package.
+#: Names of terms that are registered outside this package.
 _OWN = {side: [name for name in terms if name not in CHOICES[side]] for side, terms in REGISTRY.items()}
 
-#: A run takes these fields from the `pretrained` checkpoint too, not only those of its system.
+#: Fields that a run takes from the `pretrained` checkpoint, besides those of its system.
 TAKEN = ("max_positions", "pooler_activation_fn")
 
 #: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.
@@ -69,7 +69,7 @@ class EncoderConfig(OwnOptions):
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
     linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
     relative_buckets: int = encoding(32, "number of buckets, even; for deberta per side, or 0 to clip the distances")
-    relative_max_distance: int = encoding(128, "distance from which all share the last bucket, or a value")
+    relative_max_distance: int = encoding(128, "distance from which on all share the last bucket or value")
     untied_projection_bias: bool = encoding(
         False, "biases on the position projections U^Q and U^K, as in the authors' release"
     )
@@ -80,8 +80,8 @@ class EncoderConfig(OwnOptions):
     rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
     content_terms: int = encoding(
         0,
-        "scale the content by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for the "
-        "number of products",
+        "scale the content by 1/sqrt(content_terms d_h), as one of so many products: 2 as in TUPE; 0 for the "
+        "number of products that the logit sums",
     )
 
     encoder_layers: int = structure(12, "number of layers")
@@ -101,17 +101,15 @@ class EncoderConfig(OwnOptions):
     )
     unpad: ChoiceEnum(["auto", "always", "never"]) = setting(
         "auto",
-        "compute padding only in the attention (always, never); auto: where that was measured to be faster, on the CPU",
+        "remove padding outside attention (always, never); auto: where that was measured to be faster, on the CPU",
     )
-    checkpoint_activations: bool = setting(
-        False, "compute each layer again in backward instead of keeping its activations"
-    )
+    checkpoint_activations: bool = setting(False, "recompute each layer in backward instead of keeping its activations")
     compile: bool = setting(False, "fuse the layers' element-wise parts in training, by torch.compile")
     dictionary_sha256: Optional[str] = setting(
-        None, "checksum of the dictionary, filled in at training and compared on loading"
+        None, "checksum of the dictionary, set by training and compared on loading"
     )
     save_interval_minutes: float = setting(
-        0.0, "also write checkpoint_last.pt when the last save is this long ago; 0: never"
+        0.0, "also write checkpoint_last.pt this many minutes after the last save; 0: never"
     )
 
 
@@ -121,7 +119,7 @@ class TupeConfig(EncoderConfig):
 
     pooler_activation_fn: ACTIVATION_CHOICES = setting("tanh", "activation of the classification heads")
     pooler_dropout: float = setting(0.0, "dropout in the classification heads")
-    linear_heads: bool = setting(False, "classification heads of one linear layer, as ELECTRA's, instead of two")
+    linear_heads: bool = setting(False, "classification heads of one linear layer, as in ELECTRA, instead of two")
     attention_window: int = encoding(
         0, "attend to tokens at most this far to each side, and to and from [CLS]; 0: to all"
     )
@@ -138,7 +136,7 @@ class TupeConfig(EncoderConfig):
         None, "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"
     )
     pair_separators: int = structure(
-        2, "separators </s> between the two texts of a pair: 2 as RoBERTa's, or 1 as BERT's [SEP]"
+        2, "separators </s> between the two texts of a pair: 2 as in RoBERTa, or 1 as in BERT ([SEP])"
     )
     untie_weights_roberta: bool = structure(False, "separate output embeddings instead of the input's")
     pretrained: Optional[str] = setting(None, "checkpoint whose system, longest sequence and weights a run starts from")
@@ -149,21 +147,21 @@ class TupeConfig(EncoderConfig):
 
 @dataclass
 class ElectraConfig(TupeConfig):
-    """ELECTRA's generator and discriminator; all other fields are the discriminator's."""
+    """ELECTRA's generator and discriminator. The inherited fields are the discriminator's."""
 
     generator_size: float = structure(
-        1 / 3, "widths and number of heads of the generator, over those of the discriminator"
+        1 / 3, "widths and number of heads of the generator, as a fraction of the discriminator's"
     )
     share_positions: ChoiceEnum(["none", "table", "all"]) = structure(
         "table",
         "position terms of the attention that generator and discriminator share: the table of untied positions "
-        "with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)",
+        "with its layer norm and theta (table), everything, if widths are equal (all), or nothing (none)",
     )
 
 
 @dataclass
 class Seq2SeqConfig(EncoderConfig):
-    """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
+    """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are for both stacks."""
 
     absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *_OWN["absolute"]]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
@@ -190,11 +188,11 @@ class Seq2SeqConfig(EncoderConfig):
     max_source_positions: Optional[int] = setting(None, "longest source; default: the task's")
     max_target_positions: Optional[int] = setting(None, "longest target; default: the task's")
     target_dictionary_sha256: Optional[str] = setting(
-        None, "checksum of the target's dictionary, as dictionary_sha256 of the source's"
+        None, "checksum of the target dictionary, as dictionary_sha256 for the source"
     )
 
 
-#: model name -> its dataclass, and the fields in which it differs from that.
+#: model name -> its dataclass, and the fields that differ from the dataclass's defaults.
 NAMED: dict[str, tuple[type[EncoderConfig], Fields]] = {
     **{name: (TupeConfig, row) for name, row in MODELS.items()},
     **{name: (ElectraConfig, row) for name, row in ELECTRAS.items()},
@@ -209,7 +207,7 @@ def named(name: str, **fields: object) -> Any:
 
 
 def undecided(kind: type[EncoderConfig]) -> type[EncoderConfig]:
-    """Derive the dataclass that fairseq reads, in which what depends on the model is `None` unless given."""
+    """Derive the dataclass that fairseq reads, in which fields that depend on the model default to `None`."""
     depend = {*system_fields(kind), *TAKEN, *(name for other, row in NAMED.values() if other is kind for name in row)}
     chosen = (f for f in dataclasses.fields(kind) if f.name in depend)
     fields = [(f.name, Optional[f.type], field(default=None, metadata=f.metadata)) for f in chosen]
@@ -217,10 +215,10 @@ def undecided(kind: type[EncoderConfig]) -> type[EncoderConfig]:
 
 
 def fill(cfg: DictConfig | Namespace, name: str) -> None:
-    """Give `cfg` the fields of a named model that it lacks, or that are `None`: the architecture function of fairseq.
+    """Fill the fields of `cfg` that are missing or `None` from a named model: fairseq's architecture function.
 
-    A checkpoint lacks those fields that are younger, and fairseq gives them no default. The arguments of a command
-    line, which have an `arch`, are given no `None`: a flag without a default may be the task's too (`--max-positions`).
+    A checkpoint lacks fields that were added after it was written, and fairseq sets no default for them. Arguments of
+    a command line, which have an `arch`, are not set to `None`: the task may have the same flag (`--max-positions`).
     """
     for field_name, value in vars(named(name)).items():
         if getattr(cfg, field_name, None) is None and (value is not None or not hasattr(cfg, "arch")):
@@ -230,11 +228,11 @@ def fill(cfg: DictConfig | Namespace, name: str) -> None:
 def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     """Return the configuration of the encoder in a checkpoint, with `max_positions` filled in.
 
-    A field that `TupeConfig` does not have is left out, and one that the checkpoint does not have gets the default of
-    the model's name. `state` is the output of `safe_load`.
+    A field that the model's dataclass does not have is left out, and one that the checkpoint does not have gets the
+    default of the model's name. `state` is the output of `safe_load`.
 
     Raises:
-        UserError: the settings have fairseq's old form. fairseq prefers them and evaluates their texts as Python.
+        UserError: the settings have fairseq's old form. fairseq prefers them and evaluates their strings as Python.
     """
     if state.get("args") is not None or "task" in ((state.get("cfg") or {}).get("task") or {}):
         raise UserError(
@@ -244,7 +242,7 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     model, task = state["cfg"]["model"], state["cfg"].get("task") or {}
     usual = named(model["_name"])
     known = {name: value for name, value in model.items() if name in vars(usual)}
-    merged = OmegaConf.merge(OmegaConf.structured(usual), known)  # refuses a value of another type or choice
+    merged = OmegaConf.merge(OmegaConf.structured(usual), known)  # raises for a value of another type or choice
     config = type(usual)(**OmegaConf.to_container(merged, enum_to_str=True))
     config.max_positions = config.max_positions or task.get("tokens_per_sample") or task["max_positions"]
     return config

@@ -13,7 +13,7 @@ from tupe.systems import CHOICES, IN_LAYER, PAPER_NAMES, TRANSLATORS, system_fie
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
-    """Return the configuration of a named model with some fields changed, `["relative=unbinned"]`."""
+    """Return the configuration of a named model with some fields changed, such as `["relative=unbinned"]`."""
     return as_namespace(OmegaConf.merge(OmegaConf.structured(named(name)), OmegaConf.from_dotlist(fields)))
 
 
@@ -56,7 +56,7 @@ def _equation(side: str, args: Namespace) -> str:
 
 
 def full_name(args: Namespace) -> str:
-    """Return the model's name with those fields of its system that differ from it: `tupe_tiny reset=none`."""
+    """Return the model's name and the system fields that differ from it, such as `tupe_tiny reset=none`."""
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
 
 
@@ -77,7 +77,7 @@ def describe(args: Namespace, symbols: int) -> list[str]:
     if name not in TRANSLATORS:
         operations = training_flops(model, length, length, round(0.15 * length)) // length
         cost = [
-            f"cost: {operations:,} operations a token of training, in sequences of {length} with 15% predicted "
+            f"cost: {operations:,} operations per token of training, in sequences of {length} with 15% predicted "
             "(what position terms add: docs/encodings.md)"
         ]
     return [

@@ -24,7 +24,7 @@ class Detection(NamedTuple):
     """Output of both networks.
 
     logits: the generator's, `(M, V)`.
-    tokens: the original with the sampled tokens, `(B, T)`.
+    tokens: the original tokens, with samples at the masked positions, `(B, T)`.
     scores: the discriminator's, above 0 for a replaced token, `(B, T)`.
     """
 
@@ -35,9 +35,9 @@ class Detection(NamedTuple):
 
 @torch.no_grad()
 def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.0) -> Tensor:
-    """Draw a symbol for each row from `softmax(logits / temperature)`: the first whose cumulated share is > `uniform`.
+    """Draw a symbol for each row from `softmax(logits / temperature)`: the first of cumulative probability > `uniform`.
 
-    It computes in float32, and uses only these random numbers: no generator of a device is used.
+    The computation is in float32 and uses only these random numbers, not the generator of a device.
 
     Args:
         logits: `(M, V)`.
@@ -53,7 +53,7 @@ def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.
     cumulated = scaled.softmax(-1).cumsum(-1)
     total = cumulated[:, -1]
     below = torch.minimum(uniform * total, total.nextafter(torch.zeros_like(total)))  # the product may round to `total`
-    # logits that are not finite, as where 16 bits overflow, give a symbol too, so that the loss reports them
+    # non-finite logits, as after an overflow in 16 bits, give a symbol too, so that the loss reports them
     return torch.searchsorted(cumulated, below.unsqueeze(-1), right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
 
 
@@ -90,8 +90,8 @@ def generator_args(args: Namespace) -> Namespace:
 def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, ...]:
     """Build discriminator and generator, which share parameters.
 
-    They share token, position and segment embeddings with their layer norm, and those position terms that
-    `share_positions` names. Otherwise each has projections, relative values and low-rank factors for its own heads.
+    They share token, position and segment embeddings with their layer norm, and the position terms that
+    `share_positions` names. Each has its own projections, relative values and low-rank factors otherwise.
     """
     discriminator, theirs = TupeLanguageModelEncoder(args, dictionary, with_head=False), generator_args(args)
     generator = TupeLanguageModelEncoder(theirs, dictionary)
@@ -120,8 +120,8 @@ class ElectraModel(TupeModel):
     """A discriminator, `encoder` with `discriminator_head`, and a generator of the same system.
 
     As a `TupeModel` it returns the discriminator's features and classification scores, and the generator's vocabulary
-    logits. A tensor that both share has one name in the state dict, the encoder's. The names are
-    `electra_<system>_<size>`.
+    logits. A tensor that both share is in the state dict once, under the encoder's name. The models are
+    named `electra_<system>_<size>`.
     """
 
     def __init__(self, args: Namespace, encoder: TupeLanguageModelEncoder, generator: TupeLanguageModelEncoder) -> None:
@@ -132,7 +132,7 @@ class ElectraModel(TupeModel):
             module.apply(init_bert_params)
         nn.init.xavier_uniform_(self.discriminator_head.out_proj.weight)  # as ELECTRA's code
         never = [number for number, special in enumerate(special_symbols(encoder.dictionary)) if special]
-        self.register_buffer("never", torch.tensor(never), persistent=False)  # special symbols move segments
+        self.register_buffer("never", torch.tensor(never), persistent=False)  # special symbols would move segments
         self.num_updates = 0
         self._register_state_dict_hook(_saved_once)
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
@@ -140,7 +140,7 @@ class ElectraModel(TupeModel):
     networks = staticmethod(build_networks)
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Keep the number, on which the criterion's random numbers depend; fairseq calls this before every update."""
+        """Store the number, on which the criterion's random numbers depend; fairseq calls this before every update."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
@@ -153,9 +153,9 @@ class ElectraModel(TupeModel):
         original: Tensor | None = None,
         **kwargs: object,
     ) -> Detection | tuple[Tensor, dict]:
-        """Compute `TupeModel.forward`, or with the `original` of masked tokens `detect`.
+        """Compute `TupeModel.forward` or, if `original` is passed, `detect`.
 
-        Both are in this method because wrappers for several processes call no other.
+        Both are in this method because wrappers for several processes call only this one.
         """
         if original is not None:
             return self.detect(src_tokens, original, **kwargs)
@@ -195,7 +195,7 @@ class ElectraModel(TupeModel):
         return Detection(logits, tokens, scores)
 
     def aliases(self) -> dict[str, str]:
-        """Map each further name of a shared parameter to its name in the state dict."""
+        """Map each additional name of a shared parameter to its name in the state dict."""
         first = {parameter: name for name, parameter in self.named_parameters()}
         every = self.named_parameters(remove_duplicate=False)
         return {name: first[parameter] for name, parameter in every if first[parameter] != name}

@@ -8,9 +8,9 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
-#: Beginnings of the parameters' names of all heads.
+#: Prefixes of the names of all heads' parameters.
 HEADS = ("classification_heads.", "span_head.")
-#: Beginning of those of the language model's head.
+#: Prefix of the names of the language-model head's parameters.
 LM_HEAD = "encoder.lm_head."
 _logger = logging.getLogger(__name__)
 
@@ -18,13 +18,13 @@ _logger = logging.getLogger(__name__)
 def has_lm_head(names: Iterable[str]) -> bool:
     """Return whether the parameters of a checkpoint, by their `names`, include a language-model head.
 
-    Most sentence encoders and an ELECTRA's discriminator have none. They are read without one.
+    Most sentence encoders and ELECTRA's discriminators have none, and are loaded without one.
     """
     return any(name.startswith(LM_HEAD) for name in names)
 
 
 class LinearHead(nn.Module):
-    """`dropout(x_[CLS]) W + b`, as ELECTRA's fine-tuning, where RoBERTa's head has two layers. `W` is Xavier's."""
+    """`dropout(x_[CLS]) W + b`, as in ELECTRA; RoBERTa's head has two layers. `W` has Xavier's initialization."""
 
     def __init__(self, embed_dim: int, num_classes: int, dropout: float) -> None:
         super().__init__()
@@ -47,17 +47,17 @@ class SpanHead(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the float32 scores `(B, T)` of beginnings and of ends, of `features` `(B, T, d)`."""
+        """Compute the float32 scores `(B, T)` of beginnings and of ends, from `features` `(B, T, d)`."""
         begin, end = super().forward(features).float().unbind(-1)
         return begin, end
 
 
 def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> None:
-    """Complete a checkpoint's `state` with the heads of `model`, whose names there start with `prefix`.
+    """Complete a checkpoint's `state`, whose names start with `prefix`, with the heads of `model`.
 
-    A head of the checkpoint is taken where the model has one of that name, kind and shape, or with
-    `load_checkpoint_heads` gets one. Other heads of the model stay as they are, but for the pooler of an imported BERT:
-    it becomes the first layer of the classification heads that the checkpoint does not have.
+    A head of the checkpoint is used if the model has a head of the same name, kind and shape, or is given one by
+    `load_checkpoint_heads`. The model's other heads stay as they are, with one exception: the pooler of an imported
+    BERT becomes the first layer of the classification heads that the checkpoint does not have.
     """
     saved: dict[str, dict[str, Tensor]] = {}
     for key in [key for key in state if key.startswith(tuple(prefix + head for head in (*HEADS, "pooler.")))]:

@@ -1,4 +1,4 @@
-"""A checkpoint for raw text: fairseq's hub interface with the tokenizer and the text processing of its corpus."""
+"""Load a checkpoint for raw text: fairseq's hub interface with the tokenizer and text processing of its corpus."""
 
 import os
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class HubInterface(RobertaHubInterface):
     pooling = Pooling()
 
     def encode(self, sentence: str | Sequence[str], *others: str | Sequence[str]) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with, to `(n,)`.
+        """Encode a text or a pair to token ids `(n,)`, with the separators that the model was trained with.
 
-        Lists of texts give a batch `(B, n)` with padding, which `extract_features` takes.
+        Lists of texts give a padded batch `(B, n)` for `extract_features`.
         """
         if isinstance(sentence, str):
             return super().encode(sentence, *others, no_separator=self.model.args.pair_separators == 1)
@@ -39,13 +39,13 @@ class HubInterface(RobertaHubInterface):
         return collate_tokens(rows, self.task.source_dictionary.pad())
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
-        """Compute logarithms of the classes' probabilities; of a regression its value."""
+        """Compute the log probabilities of the classes, or the value of a regression."""
         regression = self.model.classification_heads[head].out_proj.out_features == 1
         return super().predict(head, tokens, return_logits or regression)
 
     @torch.no_grad()
     def sentence_vectors(self, sentences: Sequence[str]) -> Tensor:
-        """Return the vectors `(B, d)` of texts, pooled as in the folder of the data, by default their mean features.
+        """Return the vectors `(B, d)` of texts, pooled as the data folder specifies, by default by the mean.
 
         Longer texts are cut as sentence-transformers cuts them.
         """
@@ -59,9 +59,9 @@ class HubInterface(RobertaHubInterface):
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """Return the `topk` likeliest tokens for `<mask>`: the text with each, its probability, and the token.
+        """Return the `topk` most likely tokens for `<mask>`: the filled text, the probability and the token of each.
 
-        A token is a piece of the vocabulary, never a special symbol. Its probability is over all symbols.
+        A token is a piece of the vocabulary, never a special symbol. Probabilities are over all symbols.
         """
         dictionary = self.task.source_dictionary
         before, after = (self.bpe.encode(part.rstrip()) for part in masked_input.split(MASK))
@@ -73,14 +73,14 @@ class HubInterface(RobertaHubInterface):
         shares = logits[0].float().softmax(-1).masked_fill(special, 0)
         place, filled = f" {MASK}" if f" {MASK}" in masked_input else MASK, []
         for share, number in zip(*(part.tolist() for part in shares.topk(min(topk, int((~special).sum()))))):
-            # decoded behind itself, a piece has the space that starts a word
+            # decoded after itself, a piece keeps the space that starts a word
             one, two = (self.bpe.decode(" ".join([dictionary[number]] * times)) for times in (1, 2))
             word = two[len(one) :]
             filled.append((masked_input.replace(place, word), share, word))
         return filled
 
     def decode(self, tokens: Tensor) -> str | list[str]:
-        """Decode a text, or the texts between separators; fairseq splits only at two of them and would join these."""
+        """Decode a text, or the texts between separators. fairseq splits only where two separators are adjacent."""
         if self.model.args.pair_separators == 1:
             repeats = 1 + tokens.eq(self.task.source_dictionary.eos()).long()
             repeats[-1] = 1
@@ -89,7 +89,7 @@ class HubInterface(RobertaHubInterface):
 
 
 class JsonBpe:
-    """The `tokenizer.json` of an imported model, with the methods of a BPE of fairseq's."""
+    """The `tokenizer.json` of an imported model, with the methods of fairseq's BPEs."""
 
     def __init__(self, path: Path) -> None:
         self.tokenizer = JsonTokenizer(path, path.with_name(DICTIONARY))
@@ -104,7 +104,7 @@ class JsonBpe:
 class ProcessedText:
     """A BPE that first applies a corpus' text processing to all but `<mask>`.
 
-    Byte-level pieces depend on a space before them, so one stays before a text and behind a mask.
+    Byte-level pieces depend on a space before them, so a space before a text or after a mask is kept.
     """
 
     def __init__(self, bpe: Any, processing: TextProcessing) -> None:
@@ -121,7 +121,7 @@ def data_folder(folder: Path, data: str | os.PathLike) -> Path:
 
 
 def text_processing(folder: Path) -> TextProcessing | None:
-    """Return the text processing of a folder of `tupe prepare-corpus` or `tupe prepare-glue`; `None` for another."""
+    """Return the text processing of a folder from `tupe prepare-corpus` or `prepare-glue`; `None` for others."""
     if not (folder / NAME).is_file():
         return None
     content = read_json(folder / NAME)
@@ -148,11 +148,11 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
         bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
             `sentencepiece.bpe.model` is in the checkpoint's folder or the data's. A `tokenizer.json` of an imported
             model that is there, or is named, replaces it.
-        process_text: false for text that is processed already.
+        process_text: false if texts are processed already.
     """
     folder, data = Path(model_name_or_path), data_folder(Path(model_name_or_path), data_name_or_path)
     state = safe_load(folder / checkpoint_file)
-    saved_config(state, folder / checkpoint_file)  # fairseq would build any class
+    saved_config(state, folder / checkpoint_file)  # checks the class, because fairseq would build any
     options = {"load_checkpoint_heads": True, "sentencepiece_model": str(data / MODEL), **fields}
     named = fields.get("sentencepiece_model")
     places = [Path(named)] if named else [data / MODEL, data / JSON, folder / JSON]
@@ -163,7 +163,7 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
             str(folder), str(checkpoint_file), str(data_name_or_path), bpe=None if imported else bpe, **options
         )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
-    # the rows that tasks put around a text, where a dictionary repeats their names (`#fairseq:overwrite`)
+    # tasks put these rows around a text, even if a dictionary repeats their names (`#fairseq:overwrite`)
     dictionary = hub.task.source_dictionary
     dictionary.indices.update({name: row for row, name in enumerate(dictionary.symbols[: dictionary.nspecial])})
     if not has_lm_head(state["model"]):

@@ -1,4 +1,4 @@
-"""The vector of a text from its features, by the settings of sentence-transformers in a folder."""
+"""Pool the features of a text into a vector, as a folder's sentence-transformers settings specify."""
 
 import math
 import shutil
@@ -11,7 +11,7 @@ from torch import Tensor
 from tupe.util import read_json
 
 MODULES, _LENGTH = "modules.json", "sentence_bert_config.json"
-#: How features become a vector, by the names of sentence-transformers; older folders have a flag for each.
+#: Pooling modes of sentence-transformers -> the flags that older folders have instead.
 _MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
 
@@ -20,7 +20,7 @@ class Pooling(NamedTuple):
 
     mode: str = "mean"
     normalize: bool = False
-    longest: float = math.inf  # tokens of a text, the special ones included
+    longest: float = math.inf  # maximum number of tokens, special ones included
 
     def __call__(self, features: Tensor, words: Tensor) -> Tensor:
         """Return vectors `(B, d)` of `features` `(B, n, d)`; `words` `(B, n)` is False at padding."""

@@ -15,14 +15,14 @@ from tupe.models.config import named
 from tupe.systems import TRANSLATORS
 
 _OF_POSITIONS = re.compile(r"\b(position_bias|cross_position|input_positions|relative)\.")
-#: Functions of the initial values; fairseq draws some on the CPU.
+#: Functions that draw initial values; fairseq draws some on the CPU.
 _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_", "cpu")
 
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
     """Build the named model on the meta device, where parameters have shapes but no memory.
 
-    `fields` override those of its name; an encoder-decoder has one token embedding unless they differ.
+    `fields` override those of its name; an encoder-decoder has one token embedding unless they override that.
     """
     lengths, one_table = max_positions, {}
     if name in TRANSLATORS:
@@ -35,7 +35,7 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
 
 
 class _NoValues(TorchFunctionMode):
-    """Draw no values for tensors without memory: PyTorch would import its compiler for that, which takes a second."""
+    """Skip drawing values of tensors without memory: PyTorch would import its compiler, which takes a second."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", None) in _DRAWS:
@@ -52,7 +52,7 @@ def dictionary_of_size(size: int) -> Dictionary:
 
 
 class Size(NamedTuple):
-    """Numbers of parameters; a shared one counts once.
+    """Numbers of parameters. A shared parameter counts once.
 
     position: the (discriminator's) position encoding, without segments and Linformer's projection.
     total: the whole model with its heads.
@@ -65,7 +65,7 @@ class Size(NamedTuple):
 
 
 def size_of(model: nn.Module) -> Size:
-    """Count the parameters of a model of `meta_model`."""
+    """Count the parameters of a model that `meta_model` built."""
     counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one under its first name
     alone = sum(number for name, number in counts.items() if name.startswith("generator."))
     others = ((name, number) for name, number in counts.items() if not name.startswith("generator."))
@@ -73,16 +73,16 @@ def size_of(model: nn.Module) -> Size:
 
 
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
-    """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention, 18 in PoPE's.
+    """Count the operations of both passes: 6 per weight and token; in attention 12 per column and key, or 18 in PoPE.
 
-    It omits operations once per batch (the position terms), those that activation checkpointing repeats,
-    Linformer's projection, and that its keys and values are fewer.
+    The count omits operations once per batch (the position terms), operations that activation checkpointing repeats
+    and Linformer's projection, and ignores that Linformer projects fewer keys and values.
 
     Args:
-        model: has an `encoder`, a `TupeLanguageModelEncoder`; with a `generator`, another, both do every step.
-        tokens: without padding.
-        length: of the sequences, `T`.
-        predicted: positions with logits.
+        model: its `encoder` is a `TupeLanguageModelEncoder`, and so is its `generator`, if it has one.
+        tokens: number of tokens, without padding.
+        length: `T`, the length of the sequences.
+        predicted: number of positions with logits.
     """
     if hasattr(model, "generator"):
         generator = _network_flops(model.generator, model.generator.lm_head, tokens, length, predicted)
@@ -94,12 +94,12 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
     keys = min(length, encoder.args.linformer_k or length)
     attention = keys * encoder.args.encoder_embed_dim * encoder.args.encoder_layers
     parts = encoder.sentence_encoder.layers, encoder.sentence_encoder.embedding_projection
-    products = 3 if encoder.args.relative == "pope" else 2  # of the width of values
+    products = 3 if encoder.args.relative == "pope" else 2  # in widths of the values
     return 6 * (tokens * (sum(map(_weights, parts)) + products * attention) + predicted * _weights(head))
 
 
 def _weights(module: nn.Module) -> int:
-    once = {"relative", "projection"}  # of vectors of distances, and Linformer's of positions
+    once = {"relative", "projection"}  # not per token: vectors of distances, Linformer's projection
     return sum(
         weight.numel()
         for name, weight in module.named_parameters()

@@ -1,4 +1,4 @@
-"""The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
+"""The fairseq model: the encoder with RoBERTa's LM head, classification heads and hub interface."""
 
 import logging
 from argparse import ArgumentParser, Namespace
@@ -28,19 +28,19 @@ from tupe.util import UserError
 
 logger = logging.getLogger(__name__)
 
-#: The parameters of an ELECTRA's checkpoint other than the encoder of its discriminator.
+#: Prefixes of the parameters in an ELECTRA checkpoint that are not of the discriminator's encoder.
 ELECTRA_PARTS = ("generator.", "discriminator_head.")
 
 
 def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
-    """Copy the configuration as plain values, to which fairseq's RoBERTa may add fields of its own."""
+    """Copy the configuration to plain values; fairseq's RoBERTa may add fields to the copy."""
     if isinstance(cfg, Namespace):
         return Namespace(**vars(cfg))
     return Namespace(**OmegaConf.to_container(OmegaConf.create(cfg), resolve=True, enum_to_str=True))
 
 
 class LanguageModelHead(nn.Module):
-    """RoBERTa's, from the width `d` of the encoder to the width `e` of the embeddings, and to the vocabulary."""
+    """RoBERTa's head, from the width `d` of the encoder to the width `e` of the embeddings, then to the vocabulary."""
 
     def __init__(self, args: Namespace, output_dim: int, weight: Tensor | None) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class LanguageModelHead(nn.Module):
 
 
 class TupeLanguageModelEncoder(FairseqEncoder):
-    """The encoder and its language-model head, if it has one, by the names that they have in fairseq's RoBERTa."""
+    """The encoder and its language-model head, if it has one, under the names of fairseq's RoBERTa."""
 
     def __init__(self, args: Namespace, dictionary: Dictionary, with_head: bool = True) -> None:
         super().__init__(dictionary)
@@ -85,7 +85,7 @@ class TupeLanguageModelEncoder(FairseqEncoder):
         target_tokens: Tensor | None = None,
         prev_output_tokens: Tensor | None = None,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward` and `Encoder.forward`; the last four, all that fairseq's tasks add, are not used."""
+        """See `TupeModel.forward` and `Encoder.forward`; the last four, which fairseq's tasks add, are not used."""
         x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head, pairs)
         if not features_only:
             x = self.output_layer(x, masked_tokens)
@@ -102,7 +102,7 @@ class TupeLanguageModelEncoder(FairseqEncoder):
 
 
 class TupeModel(RobertaModel):
-    """An encoder of the TUPE paper with a masked language model's head and classification heads.
+    """An encoder with a masked-language-model head and classification heads.
 
     Its architectures are named in `tupe.models.config.NAMED`: `--arch tupe_base`, `model._name=bert_a_small`.
     """
@@ -138,12 +138,12 @@ class TupeModel(RobertaModel):
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
             features_only: return the features `(B, T, d)` instead of the logits `(B, T, V)`.
-            return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
+            return_all_hiddens: also return `extra["inner_states"]`, `L + 1` tensors `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` only of these.
-            num_tokens: number of tokens that are not padding, if known: this avoids waiting for the device,
-                and padding need not be computed (`--unpad`).
+            num_tokens: number of tokens that are not padding, if known: this avoids waiting for the device, and
+                computing padding (`--unpad`).
             pairs: whether any sequence has two segments, if known: this avoids waiting for the device.
 
         Returns:
@@ -156,7 +156,7 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """Add fairseq's head, or with `linear_heads` one of one layer. `kwargs` are not used, as in fairseq."""
+        """Add fairseq's head or, if `linear_heads`, a head of one layer. `kwargs` are not used, as in fairseq."""
         args, width = self.args, self.args.encoder_embed_dim
         if args.linear_heads:
             head = LinearHead(width, num_classes, args.pooler_dropout)
@@ -171,7 +171,7 @@ class TupeModel(RobertaModel):
         self.span_head = SpanHead(self.args.encoder_embed_dim)
 
     def freeze_layers(self, number: int) -> None:
-        """Train neither embeddings, position terms nor the first `number` layers."""
+        """Freeze the embeddings, the position terms and the first `number` layers."""
         encoder = self.encoder.sentence_encoder
         encoder.requires_grad_(False)
         for part in (*encoder.layers[number:], encoder.layer_norm):
@@ -180,7 +180,7 @@ class TupeModel(RobertaModel):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Adapt a checkpoint's heads to this model's.
 
-        Pre-training from a checkpoint without a language-model head starts a new one. Fine-tuning does without.
+        If the checkpoint has no language-model head, pre-training starts a new one and fine-tuning has none.
         """
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
@@ -202,7 +202,7 @@ class TupeModel(RobertaModel):
 
 
 def architecture(cfg: DictConfig | Namespace, name: str) -> None:
-    """Fill the empty fields of `cfg`, from the checkpoint `cfg.pretrained` if it is set, else by `name`, in place.
+    """Fill the empty fields of `cfg` in place, from the checkpoint `cfg.pretrained` if it is set, then by `name`.
 
     The trainer loads the weights of `pretrained` when the run starts, and saves the filled configuration without it.
     """

@@ -1,4 +1,4 @@
-"""fairseq's `adam` by PyTorch's fused kernels: same update and checkpoints, some launches instead of thousands."""
+"""fairseq's `adam` on PyTorch's fused kernels: same update and checkpoints, a few launches instead of thousands."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import ast
@@ -32,8 +32,8 @@ class DecoupledAdam(torch.optim.Optimizer):
     Args:
         params: parameters, or groups of them.
         lr, betas, eps, weight_decay: see above.
-        no_bias_correction: take 1 for the factor `sqrt(1 - beta2^t) / (1 - beta1^t)`, as the Adam of BERT and ELECTRA.
-        decay_matrices_only: no weight decay on parameters of one dimension, which layer norms and biases are.
+        no_bias_correction: replace `sqrt(1 - beta2^t) / (1 - beta1^t)` by 1, as the Adam of BERT and ELECTRA does.
+        decay_matrices_only: no weight decay on parameters of one dimension: layer norms and biases.
     """
 
     supports_memory_efficient_fp16 = True
@@ -44,7 +44,7 @@ class DecoupledAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """Update the parameters that have gradients, in one call those that are updated alike."""
+        """Update the parameters that have gradients, with one call for all that are updated alike."""
         for group in self.param_groups:
             alike = defaultdict(list)
             for p in group["params"]:
@@ -55,7 +55,7 @@ class DecoupledAdam(torch.optim.Optimizer):
                 self._update(params, step, group, group["weight_decay"] if decays else 0.0)
 
     def _next_step(self, p: nn.Parameter) -> int:
-        """Count the update of `p`; make its state, or move a loaded one to the device and type of `p`."""
+        """Count the update of `p`; make its state, or move a loaded one to its device, in float32 or better."""
         state, like = self.state[p], {"device": p.device, "dtype": torch.promote_types(p.dtype, torch.float32)}
         for name in ("exp_avg", "exp_avg_sq"):
             state[name] = state[name].to(**like) if name in state else torch.zeros_like(p, **like)
@@ -65,14 +65,14 @@ class DecoupledAdam(torch.optim.Optimizer):
     def _update(self, params: Sequence[nn.Parameter], step: int, group: dict, weight_decay: float) -> None:
         beta1, beta2 = group["betas"]
         root = math.sqrt(1 - beta2**step)
-        factor = (1 - beta1**step) / root if group.get("no_bias_correction") else 1.0  # PyTorch corrects the rate
+        factor = (1 - beta1**step) / root if group.get("no_bias_correction") else 1.0  # undoes PyTorch's correction
         values = [at_least_float32(p) for p in params]
         adamw(
             values,
             [at_least_float32(p.grad) for p in params],
             *([self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq")),
             [],
-            list(torch.full((len(params),), step - 1.0, device=params[0].device).unbind()),  # PyTorch counts on
+            list(torch.full((len(params),), step - 1.0, device=params[0].device).unbind()),  # PyTorch adds 1
             fused=True,
             amsgrad=False,
             beta1=beta1,
@@ -89,10 +89,10 @@ class DecoupledAdam(torch.optim.Optimizer):
 
 @dataclass
 class FusedAdamWConfig(FairseqDataclass):
-    adam_betas: Any = setting((0.9, 0.999), "decays of the two averages")
-    adam_eps: float = setting(1e-8, "added to the root of the second average")
-    weight_decay: float = setting(0.0, "decoupled weight decay, times the learning rate")
-    no_bias_correction: bool = setting(False, "do not correct the averages for their start at zero, as ELECTRA's Adam")
+    adam_betas: Any = setting((0.9, 0.999), "decay rates of the two moving averages")
+    adam_eps: float = setting(1e-8, "added to the square root of the second moving average")
+    weight_decay: float = setting(0.0, "decoupled weight decay, multiplied by the learning rate")
+    no_bias_correction: bool = setting(False, "do not correct the averages for starting at zero, as in ELECTRA")
     decay_matrices_only: bool = setting(
         False, "no weight decay on layer norms and biases; not with flattened parameters"
     )
@@ -106,7 +106,7 @@ class FusedAdamW(FairseqAdam):
     def __init__(self, cfg: FusedAdamWConfig, params: Iterable) -> None:
         FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would build its own optimizer
         self._optimizer = DecoupledAdam(params, **self.optimizer_config)
-        # flattened parameters hide which of them are layer norms and biases, and none would have weight decay
+        # flattened parameters hide which ones are layer norms and biases, so none would be decayed
         assert not cfg.decay_matrices_only or any(p.ndim > 1 for p in self.params), "set common.fp16_no_flatten_grads"
 
     @property
@@ -123,7 +123,7 @@ class FusedAdamW(FairseqAdam):
         }
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
-        """Return the norm of all gradients, and scale them down to `max_norm` > 0, in one call instead of many."""
+        """Scale gradients down to the norm `max_norm`, if it is > 0, in few calls; return their norm before that."""
         grads = [p.grad for p in self.params if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, torch.float32)))
         if aggregate_norm_fn is not None:
@@ -133,5 +133,5 @@ class FusedAdamW(FairseqAdam):
         return norm
 
 
-# fairseq compares the names of the classes before it continues a checkpoint of `adam` with `fused_adamw`, or back.
+# fairseq compares class names before `fused_adamw` resumes a checkpoint of `adam`, or the other way round.
 FusedAdamW.__name__ = FairseqAdam.__name__

@@ -9,13 +9,13 @@ _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 
 
 def shares(names: Sequence[str], decay: float) -> dict[str, float]:
-    """Return each parameter's share of the learning rate: `decay^(L - l)` in layer `l` of `L`, from 0; heads have 1.
+    """Return each parameter's fraction of the learning rate: `decay^(L - l)` in layer `l` of `0 .. L - 1`, 1 in heads.
 
-    Embeddings and position terms have `decay^(L + 1)`. The layer norm after the last layer has the last layer's share.
+    Embeddings and position terms have `decay^(L + 1)`. The layer norm after the last layer has that of the last layer.
 
     Args:
         names: names of the model's parameters.
-        decay: rate of a layer over that of the next.
+        decay: learning rate of a layer divided by that of the next layer.
     """
     layers = {name: int(found[1]) for name in names if (found := _LAYER.search(name))}
     depth = 1 + max(layers.values(), default=-1)
@@ -31,11 +31,11 @@ def shares(names: Sequence[str], decay: float) -> dict[str, float]:
 
 
 def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> list[float]:
-    """Make a group of the optimizer's parameters for each share, the largest first; return the shares.
+    """Group the optimizer's parameters by their fraction, the largest first; return the fractions.
 
     Args:
-        optimizer: an optimizer with one group, the model's parameters or their copies in 32 bits.
-        share_of: share of the learning rate by the parameters' names, in the order of the group.
+        optimizer: an optimizer with one group: the model's parameters, or their copies in 32 bits.
+        share_of: fraction of the learning rate by parameter name, in the order of the group.
     """
     (group,) = groups = optimizer.param_groups
     options = {name: value for name, value in group.items() if name != "params"}

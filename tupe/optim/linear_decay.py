@@ -19,9 +19,9 @@ from tupe.systems import setting
 
 @dataclass
 class LinearDecayConfig(FairseqDataclass):
-    warmup_updates: int = setting(0, "updates until the learning rate is reached")
-    warmup_ratio: float = setting(0.0, "the same as a share of the run, in [0, 1)")
-    layer_decay: float = setting(1.0, "rate of a layer over that of the next, in (0, 1]; heads have the whole rate")
+    warmup_updates: int = setting(0, "updates until the full learning rate is reached")
+    warmup_ratio: float = setting(0.0, "warm-up as a fraction of the run, in [0, 1), if warmup_updates is 0")
+    layer_decay: float = setting(1.0, "rate of a layer divided by the next one's, in (0, 1]; heads have the full rate")
     lr: list[float] = field(default=II("optimization.lr"))
     max_update: int = II("optimization.max_update")
     max_epoch: int = II("optimization.max_epoch")
@@ -35,10 +35,10 @@ class LinearDecaySchedule(FairseqLRScheduler):
 
     It equals fairseq's `polynomial_decay` with `warmup_updates = W` and `total_num_update = T`, but `T` need not be
     known: it is `max_update` or the updates of `max_epoch` epochs, whichever is less. The remaining updates are read
-    off the training data's iterator at every update. So `T` stays right when gradients overflow, when the next epoch
-    has another shard, and when a resumed run has another batch size or number of workers. The rate depends on `u` and
-    only the iterator's position, so there is nothing to save. With `layer_decay` the groups of the optimizer have
-    shares of the rate (`tupe.optim.layer_decay`); the logged rate is that of the heads.
+    from the training data's iterator at every update. So `T` stays right when gradients overflow, when the next epoch
+    has another shard, and when a resumed run has another batch size or number of workers. The rate depends only on
+    `u` and the iterator's position, so there is nothing to save. `layer_decay` gives the optimizer's groups fractions
+    of the rate (`tupe.optim.layer_decay`); the logged rate is that of the heads.
     """
 
     def __init__(self, cfg: LinearDecayConfig, optimizer: FairseqOptimizer) -> None:
@@ -52,7 +52,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.batches: Optional[EpochBatchIterator] = None
 
     def follow(self, batches: EpochBatchIterator) -> None:
-        """Learn the iterator over the training data, from which the length of the epochs is read."""
+        """Store the iterator over the training data, from which the length of the epochs is read."""
         self.batches = batches
 
     def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
@@ -71,7 +71,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
             return None
         epoch = self.batches.epoch
         done = math.ceil(self.batches.iterations_in_epoch / self._update_freq(epoch))
-        alike = max(epoch, len(self.update_freq))  # from this epoch on all have as many updates
+        alike = max(epoch, len(self.update_freq))  # from this epoch on, all have the same number of updates
         left = sum(map(self._updates_in, range(epoch, min(alike, self.max_epoch + 1)))) - done
         left += self._updates_in(alike) * max(self.max_epoch + 1 - alike, 0)
         return min(num_updates + left, self.max_update)
@@ -94,7 +94,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         return self.update_freq[min(epoch, len(self.update_freq)) - 1]
 
     def _updates_in(self, epoch: int) -> int:
-        """Count updates as fairseq's `GroupedIterator` does; every epoch counts as the current one."""
+        """Count updates as fairseq's `GroupedIterator` does; every epoch is taken to be as long as the current one."""
         if self.skip_remainder_batch:  # the last batch is dropped, then the last group if it is not full
             return (len(self.batches) - 1) // self._update_freq(epoch)
         return math.ceil(len(self.batches) / self._update_freq(epoch))

@@ -1,4 +1,4 @@
-"""What fairseq 0.12.3.1 gets wrong on today's Python and PyTorch: a list, in `install.py`.
+"""Corrections of fairseq 0.12.3.1 on today's Python and PyTorch; `install.py` lists them.
 
 Importing this package changes nothing outside a command of fairseq or of `tupe`.
 """

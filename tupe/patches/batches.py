@@ -40,9 +40,9 @@ def batch_by_size(self, indices, *args, **kwargs) -> list:
 
 
 def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
-    """Warn of tokens that training never uses.
+    """Warn about tokens that training never uses.
 
-    fairseq names ten of the sequences that are too long, and not how much of the data they are: 36% was seen.
+    fairseq names ten of the sequences that are too long, but not their fraction of the data, which has been 36%.
     """
     kept = _filter_indices_by_size(self, indices, dataset, max_positions, ignore_invalid_inputs)
     if len(kept) < len(indices):
@@ -57,13 +57,13 @@ def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_in
 
 
 def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
-    """Count nothing of a dummy batch, whose gradient fairseq ignores: its sample size and its log are zero."""
+    """Set the sample size and the log of a dummy batch to zero; fairseq ignores only its gradient."""
     loss, size, log = _train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad, **kwargs)
     return (loss, _zero(size), _zeros(log)) if ignore_grad else (loss, size, log)
 
 
 def valid_step(self, sample, model, criterion, **kwargs):
-    """Repeat the last batch instead of an empty one, and count nothing of it.
+    """Repeat the last batch instead of an empty one, with zero loss, sample size and log.
 
     `fairseq-validate` passes an empty batch to a process without a batch.
     """
@@ -80,7 +80,7 @@ def _zero(value):
 
 
 def _zeros(log: dict) -> dict:
-    """Return the log of a batch that counts nothing."""
+    """Return the log with zeros, so that the batch does not count."""
     return {key: _zero(value) for key, value in log.items()}
 
 
@@ -91,25 +91,25 @@ def regular_dataset(self, *datasets):
 
 
 def shorten_dataset(dataset, split, splits, method, length, seed):
-    """Leave room for the `<s>` that `masked_lm` prepends, or each shortened sequence is skipped as too long.
+    """Leave room for the `<s>` that `masked_lm` prepends; otherwise each shortened sequence is skipped as too long.
 
-    `split` may be in the folder of a language, `de/train`, and `splits` are without it.
+    `split` may include the folder of a language, such as `de/train`; the names in `splits` do not.
     """
     return _maybe_shorten_dataset(dataset, os.path.basename(split), splits, method, length - 1, seed)
 
 
 def build_dataset_for_inference(self, *args, **kwargs):
-    """Pad sources where the task does; `fairseq-interactive` pads them on the left for every task."""
+    """Pad sources on the task's side; `fairseq-interactive` pads them on the left for every task."""
     dataset = _build_dataset_for_inference(self, *args, **kwargs)
     dataset.left_pad_source = self.cfg.left_pad_source
     return dataset
 
 
 def set_worker_signal_handlers() -> None:
-    """Let signals pass by a data worker, but for those of its training.
+    """Make a data worker ignore signals, except those from its training process.
 
-    torchrun sends a signal to the group of the training, and SLURM to every process. The worker would end, and the
-    training could then finish neither the update nor the epoch.
+    torchrun signals the process group of the training, and SLURM every process. The worker would end, and the training
+    could then finish neither the update nor the epoch.
     """
     _set_worker_signal_handlers()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -123,9 +123,9 @@ def _end_with_training() -> None:
 
 
 def stop_prefetching() -> None:
-    """End fairseq's threads that prefetch batches, each after the batch that it is at.
+    """End fairseq's threads that prefetch batches, each after its current batch.
 
-    A thread that is in PyTorch when Python ends aborts the process: exit status 134 would hide that of the run.
+    A thread inside PyTorch when Python exits aborts the process, and exit status 134 would hide that of the run.
     """
     for thread in threading.enumerate():
         if isinstance(thread, BackgroundConsumer):

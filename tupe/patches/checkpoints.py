@@ -31,8 +31,8 @@ _load_model_ensemble_and_task = checkpoint_utils.load_model_ensemble_and_task
 def load_checkpoint_to_cpu(path, arg_overrides=None, load_on_all_ranks=False) -> dict:
     """Read a checkpoint by `safe_load`.
 
-    fairseq calls `torch.load` by its default, `weights_only`, which refuses names that fairseq itself wrote. With
-    `arg_overrides`, settings are replaced by name in all parts of the configuration, as fairseq does.
+    fairseq calls `torch.load` with its default, `weights_only`, which rejects names that fairseq itself wrote.
+    `arg_overrides` replaces settings by name in all parts of the configuration, as in fairseq.
     """
     state = safe_load(PathManager.get_local_path(path))
     overrides = arg_overrides or {}
@@ -47,7 +47,7 @@ def load_checkpoint_to_cpu(path, arg_overrides=None, load_on_all_ranks=False) ->
 def load_model_ensemble_and_task(filenames, arg_overrides=None, task=None, *args, **kwargs):
     """Load models one by one, and compare each with the task.
 
-    A joined dictionary fits either direction, so fairseq translates German as if it were English.
+    A joined dictionary fits both directions, so fairseq would translate German as if it were English.
     """
     models = []
     for path in filenames:
@@ -60,7 +60,7 @@ def load_model_ensemble_and_task(filenames, arg_overrides=None, task=None, *args
 def save_atomically(obj, filename, async_write=False) -> None:
     """Write a checkpoint whole or not at all.
 
-    If writing fails, as on a full disk, fairseq tries three times, each after the remains of the last attempt.
+    If writing fails, as on a full disk, fairseq tries three times, and appends to the remains of the last attempt.
     """
     with atomic(Path(filename), overwrite=True) as part:
         torch.save(obj, part)
@@ -69,7 +69,7 @@ def save_atomically(obj, filename, async_write=False) -> None:
 def copy_atomically(src_path, dst_path, overwrite=False) -> bool:
     """Copy a file whole or not at all.
 
-    fairseq copies over `checkpoint_last.pt`: a run that is killed then leaves half of it, and nothing to resume from.
+    fairseq overwrites `checkpoint_last.pt`, so a run that is killed meanwhile leaves half of it and cannot resume.
     """
     with atomic(Path(dst_path), overwrite=True) as part:
         _copy(src_path, str(part), overwrite=True)
@@ -77,7 +77,7 @@ def copy_atomically(src_path, dst_path, overwrite=False) -> bool:
 
 
 def read_dictionary(path: Path) -> Dictionary:
-    """Read fairseq's dictionary with `<mask>`, as tasks have it."""
+    """Read a dictionary of fairseq and add `<mask>`, as tasks do."""
     dictionary = Dictionary.load(str(path))
     dictionary.add_symbol(MASK)
     return dictionary
@@ -89,21 +89,21 @@ def special_symbols(dictionary: Dictionary) -> list[bool]:
 
 
 def dictionary_sha256(dictionary: Dictionary) -> str:
-    """Checksum of the symbols in their order, special ones and `<mask>` included (all tasks add the same)."""
+    """Return the checksum of the symbols in order, special ones and `<mask>` included (all tasks add the same)."""
     return symbols_sha256(dictionary.symbols)
 
 
 def labels_sha256(labels: Dictionary) -> str:
-    """Checksum of the classes of a task in their order, without what fairseq adds to every dictionary."""
+    """Return the checksum of a task's classes in their order, without the symbols that fairseq adds."""
     return symbols_sha256([label for label in labels.symbols[labels.nspecial :] if label != MASK])
 
 
 def symbols_sha256(symbols: list[str]) -> str:
-    """Checksum of symbols in their order."""
+    """Return the SHA-256 of symbols in their order."""
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
-#: The meaning of a model's outputs in its checkpoint: name -> that of a task, and the difference.
+#: Facts in a checkpoint that give a model's outputs their meaning: name -> the fact of a task, and its description.
 FACTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dictionary_sha256": (lambda task: dictionary_sha256(task.source_dictionary), "dictionary"),
     "target_dictionary_sha256": (lambda task: dictionary_sha256(task.target_dictionary), "dictionary"),
@@ -130,7 +130,7 @@ def record_facts(cfg: Any, task: Any) -> None:
 
 
 def trained_with(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of `FACTS` that the configuration in a checkpoint has."""
+    """Return the `FACTS` that the configuration in a checkpoint contains."""
     fields = {**_saved(cfg, "model"), **_saved(cfg, "task")}
     found = {name: fields[name] for name in FACTS if name in fields}
     return {**found, "examples": training_file(fields.get("data"))}
@@ -139,7 +139,7 @@ def trained_with(cfg: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_mixed(trained: Mapping[str, Any], task: Any, checkpoint: object = "The checkpoint") -> None:
     """Raise a `UserError` unless the facts of `task` are those that a model was `trained` with.
 
-    A model with others that fits in shape computes numbers that mean something else. `None` is not compared.
+    If they differ, a model that fits in shape computes numbers with another meaning. `None` is not compared.
     """
     for name, value in trained.items():
         here = None if value is None else FACTS[name][0](task)
@@ -147,7 +147,7 @@ def refuse_mixed(trained: Mapping[str, Any], task: Any, checkpoint: object = "Th
             values = "" if name.endswith("_sha256") else f" ({value}, not {here})"
             raise UserError(
                 f"{checkpoint} was trained with another {FACTS[name][1]} than the data's{values}. "
-                "Use its data, or prepare the data as those were."
+                "Use its data, or prepare the data in the same way."
             )
 
 
@@ -202,7 +202,7 @@ def check_checkpoint(path: str, cfg: Any, task: Any, resumes: bool) -> None:
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
     """Raise a `UserError` if a checkpoint has another dictionary than `task`, or another system than `model`.
 
-    `model` is `cfg.model` of this run. The fields of a system change the function and not always a shape.
+    `model` is `cfg.model` of this run. The fields of a system change the function, but not always a shape.
     """
     theirs = Namespace(**_saved(state.get("cfg"), "model"))
     if not hasattr(model, "dictionary_sha256") or not hasattr(theirs, "dictionary_sha256"):
@@ -211,7 +211,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     dictionaries = {name: value for name, value in vars(theirs).items() if name in FACTS}
     refuse_mixed({**dictionaries, "symbols": next(embeddings, None)}, task, f"Checkpoint {path}")
 
-    # a field that is younger than the checkpoint had the default of the checkpoint's model
+    # a field that was added after the checkpoint was written had the default of the checkpoint's model
     ARCH_CONFIG_REGISTRY[theirs._name](theirs)
     kind = MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[model._name]]
     differing = []
@@ -228,6 +228,6 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
 
 
 def _saved(cfg: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
-    """Return a part of the configuration in a checkpoint; nothing where fairseq saved it in its old form."""
+    """Return a part of the configuration in a checkpoint; empty if fairseq saved it in its old form."""
     part = (cfg or {}).get(name)
     return part if isinstance(part, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The list of what fairseq 0.12.3.1 gets wrong on today's libraries, and what takes its place."""
+"""The list of fairseq 0.12.3.1's faults on today's libraries, and their replacements."""
 
 import atexit
 import functools
@@ -27,7 +27,7 @@ VERSION = "0.12.3.1"
 PATCHES: list[tuple[Any, str, Any]] = [
     # --bf16 needs a TPU
     (options, "parse_args_and_arch", launch.parse_args_and_arch),
-    # processes of torchrun train a model each on the CPU, or with one GPU a machine
+    # on the CPU, or with one GPU per machine, each process of torchrun trains its own model
     (distributed_utils, "call_main", launch.call_main),
     # needs a GPU
     (distributed_utils, "all_gather_list", launch.all_gather_list),
@@ -35,7 +35,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (checkpoint_utils, "load_checkpoint_to_cpu", checkpoints.load_checkpoint_to_cpu),
     # a translator translates in the wrong direction, also in an ensemble
     (checkpoint_utils, "load_model_ensemble_and_task", checkpoints.load_model_ensemble_and_task),
-    # a checkpoint is written behind the remains of an attempt that failed
+    # a checkpoint is written after the remains of an attempt that failed
     (checkpoint_utils, "torch_persistent_save", checkpoints.save_atomically),
     # a killed run leaves half of checkpoint_last.pt
     (PathManager, "copy", staticmethod(checkpoints.copy_atomically)),
@@ -86,9 +86,9 @@ def install() -> None:
             if theirs is not None and getattr(module, name, None) is theirs:
                 setattr(module, name, ours)
 
-    # `--shorten-method` leaves a token too many; fairseq's other tasks prepend no <s>
+    # `--shorten-method` leaves one token too many; fairseq's other tasks do not prepend <s>
     masked_lm.maybe_shorten_dataset = batches.shorten_dataset
-    # resumed runs forget for how many epochs the loss has not fallen
+    # resumed runs lose the number of epochs in which the loss has not fallen
     LR_SCHEDULER_REGISTRY["reduce_lr_on_plateau"] = optimizers.ReduceLROnPlateauLRSchedule
     atexit.register(batches.stop_prefetching)
     atexit.register(launch.leave_gloo)
@@ -100,7 +100,7 @@ def before_building(cfg: Any, task: FairseqTask) -> None:
     The hub interface, `fairseq-validate` and `fairseq-generate` build a model from a checkpoint's configuration.
 
     Raises:
-        UserError: for another dictionary.
+        UserError: the dictionaries differ.
     """
     if "fairseq_cli" in sys.modules:  # imported after the plugin
         install()

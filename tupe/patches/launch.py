@@ -36,7 +36,7 @@ def call_main(cfg, main, **kwargs):
     one process per GPU: without GPUs, nothing would be trained and the exit status would be 0.
 
     Raises:
-        UserError: nobody would start the processes of this world size.
+        UserError: nothing would start the processes of this world size.
     """
     distributed, on_cpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
     if _launched_processes() > 1 and distributed.distributed_init_method in (None, "env://"):
@@ -49,7 +49,7 @@ def call_main(cfg, main, **kwargs):
     if size > 1 or distributed.distributed_init_method is not None:
         if not distributed.distributed_no_spawn and torch.cuda.device_count() == 0:
             raise UserError(
-                f"A world size of {size} needs {size} processes, but fairseq starts one per GPU and sees none. Start "
+                f"A world size of {size} needs {size} processes, but fairseq starts one per GPU and finds none. Start "
                 f"them with `torchrun --nproc-per-node {size} --no-python fairseq-train ...`."
             )
         if on_cpu:
@@ -64,7 +64,7 @@ def refuse_to_train_alone() -> None:
     """
     if _launched_processes() > 1 and HydraConfig.initialized() and not torch.distributed.is_initialized():
         raise UserError(
-            f"torchrun started {_launched_processes()} processes, but each would train a model: the plugin was loaded "
+            f"torchrun started {_launched_processes()} processes, but each would train alone: the plugin was loaded "
             "too late to connect them. Add hydra.callbacks of configs/pretraining/base.yaml to the configuration."
         )
 
@@ -75,7 +75,7 @@ def _launched_processes() -> int:
 
 
 class ImportUserDir(Callback):
-    """Imports `common.user_dir` and the plugin before a job of Hydra's; configs/ name it in `hydra.callbacks`.
+    """Imports `common.user_dir` and the plugin before a Hydra job; `hydra.callbacks` in configs/ names this class.
 
     fairseq imports them within `main`, too late for `call_main`.
     """
@@ -91,7 +91,7 @@ class ImportUserDir(Callback):
 
 
 def all_gather_list(data, group=None, max_size=16384):
-    """Gather objects of all processes also without a GPU, whose memory fairseq uses as a buffer."""
+    """Gather objects of all processes, also without a GPU; fairseq's buffer is in GPU memory."""
     if torch.cuda.is_available():
         return _all_gather_list(data, group, max_size)
     group = distributed_utils.get_global_group() if group is None else group
@@ -103,7 +103,7 @@ def all_gather_list(data, group=None, max_size=16384):
 def leave_gloo() -> None:
     """End gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT.
 
-    fairseq keeps a group of its own, whose threads live as long as it is referred to.
+    fairseq keeps its own group, whose threads live as long as a reference to it.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":

@@ -27,9 +27,9 @@ _before: dict[int, Any] = {}
 
 
 def listen() -> None:
-    """Note signals from now on, in the main thread; elsewhere nothing changes.
+    """Record signals from now on, if this is the main thread; otherwise do nothing.
 
-    The first one counts, since schedulers and launchers send several. A second Ctrl-C ends the process at once.
+    Only the first one counts, because schedulers and launchers send several. A second Ctrl-C ends the process at once.
     """
     if not _before and threading.current_thread() is threading.main_thread():
         _before.update({number: signal.signal(number, _receive) for number in SIGNALS})
@@ -42,7 +42,7 @@ def _receive(number: int, frame: Any) -> None:
 
 
 def restore() -> None:
-    """Give the signals back."""
+    """Restore the previous signal handlers."""
     for number, handler in _before.items():
         signal.signal(number, handler)
     _before.clear()
@@ -57,7 +57,7 @@ def local_stop_request(trainer: Trainer) -> list[float]:
 
 
 def save_or_stop(trainer: Trainer) -> None:
-    """Save if it is time, or save and end the run after a signal; the next start does a validation that is due."""
+    """Save if it is time, or save and end the run after a signal; the next start runs a validation that is due."""
     alone = trainer.data_parallel_world_size == 1
     *signals, due = local_stop_request(trainer) if alone else trainer.requested
     number = next((number for number, asks in zip(SIGNALS, signals) if asks), None)
@@ -69,7 +69,7 @@ def save_or_stop(trainer: Trainer) -> None:
         return
 
     if not alone:
-        torch.distributed.barrier(trainer.data_parallel_process_group)  # nobody ends before all is written
+        torch.distributed.barrier(trainer.data_parallel_process_group)  # no process ends before all is written
     logger.info(
         f"stopped by {signal.Signals(number).name} after update {trainer.get_num_updates()}: the same command resumes"
     )
@@ -77,10 +77,10 @@ def save_or_stop(trainer: Trainer) -> None:
 
 
 def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
-    """Complete a killed run: the validation where it saved, and the end of its epoch.
+    """Make up for what a killed run missed after it saved: the validation, and the end of its epoch.
 
     Without the validation the best checkpoint would be an earlier one, or missing.
-    fairseq informs the schedule about an epoch after it has saved, so the schedule of a resumed run would miss it.
+    fairseq steps the schedule of an epoch after it has saved, so the schedule of a resumed run would miss the epoch.
 
     `state` is the `extra_state` of the checkpoint that the run resumes from.
     """
@@ -102,8 +102,8 @@ def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
 
 
 def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
-    """Return whether fairseq's loop would have validated where a checkpoint's `extra_state` has no validation."""
-    cfg, updates = trainer.cfg, trainer.get_num_updates()  # none where only the parameters were taken
+    """Return whether fairseq's loop would have validated, but a checkpoint's `extra_state` has no validation."""
+    cfg, updates = trainer.cfg, trainer.get_num_updates()  # 0 if only the parameters were loaded
     if "val_loss" not in state or state["val_loss"] is not None:
         return False
     if not updates or cfg.checkpoint.reset_dataloader:
@@ -122,13 +122,13 @@ def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
 
 @functools.cache
 def patch_loop() -> None:
-    """Patch the loop of `fairseq_cli.train`, once, when a run starts: importing it changes the log of a process."""
+    """Patch the loop of `fairseq_cli.train` once, when a run starts: importing it configures the process's logging."""
     import fairseq_cli.train as loop
 
     train_theirs, after_update = loop.train, loop.validate_and_save
 
     def train(cfg, trainer, task, epoch_itr):
-        """Train nothing after the last update: fairseq makes one more and writes it over the checkpoint."""
+        """Train nothing after the last update: fairseq would make one more and overwrite the checkpoint."""
         if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
             logger.info(f"nothing to do: {trainer.get_num_updates()} of {cfg.optimization.max_update} updates are done")
             return [None], True

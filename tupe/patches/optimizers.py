@@ -1,6 +1,6 @@
 """Half precision: settings that work together; optimizers and schedules that resume with the same bits.
 
-The classes have the names of fairseq's, which a checkpoint records.
+The classes have the names of fairseq's classes, because checkpoints record them.
 """
 
 from typing import Any
@@ -11,15 +11,15 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.optim.lr_scheduler import reduce_lr_on_plateau
 
-#: What fairseq's scaler counts.
+#: Counters of fairseq's scaler.
 _COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
 
 
 class _SavesScaler(FairseqOptimizer):
     """Saves the state of the loss scaler.
 
-    With fairseq a resumed run counts the updates until the loss scale grows from zero again, and under AMP starts with
-    the first scale: other updates then overflow, whose batches are skipped.
+    In fairseq, a resumed run restarts the count of updates until the loss scale grows, and under AMP also restarts from
+    the initial scale. Other updates then overflow, and their batches are skipped.
     """
 
     def state_dict(self) -> dict[str, Any]:
@@ -29,7 +29,7 @@ class _SavesScaler(FairseqOptimizer):
         return {**state, "loss_scaler": {} if scaler is None else scaler.state_dict()}
 
     def load_state_dict(self, state_dict, optimizer_overrides=None) -> None:
-        """Load the scaler's state where there is one of this kind; windows and factors are those of this run."""
+        """Load the scaler's state if one of this kind was saved; windows and factors stay those of this run."""
         super().load_state_dict(state_dict, optimizer_overrides)
         scaler, saved = self.scaler, state_dict.get("loss_scaler", {})
         if isinstance(scaler, DynamicLossScaler):
@@ -53,14 +53,14 @@ class FP16Optimizer(_SavesScaler, optim.FP16Optimizer):
 
 
 class MemoryEfficientFP16Optimizer(_SavesScaler, optim.MemoryEfficientFP16Optimizer):
-    """Without float32 parameters to save."""
+    """Saves only the scaler: there are no float32 parameters to save."""
 
 
 class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
-    """Divides the gradients by the loss scale once.
+    """Divides the gradients by the loss scale only once.
 
-    Clipping divides them, which the scaler notes for PyTorch's optimizer. fairseq's step queries it about fairseq's
-    wrapper and divides again, by 128 and more: gradients are then near Adam's `eps`.
+    Clipping divides them, and the scaler records this for PyTorch's optimizer. fairseq's step passes fairseq's wrapper
+    instead, so the scaler divides again, by 128 or more, and gradients end up near Adam's `eps`.
     """
 
     def step(self) -> None:
@@ -69,7 +69,7 @@ class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
 
 
 class ReduceLROnPlateauLRSchedule(reduce_lr_on_plateau.ReduceLROnPlateauLRSchedule):
-    """Saves for how many epochs the loss has not fallen, which fairseq counts again from 0."""
+    """Saves for how many epochs the loss has not fallen. fairseq counts them from 0 again."""
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
@@ -80,11 +80,11 @@ class ReduceLROnPlateauLRSchedule(reduce_lr_on_plateau.ReduceLROnPlateauLRSchedu
 
 
 def make_precision_consistent(common) -> None:
-    """Make settings of `common` agree that only work together.
+    """Set the options of `common` that only work together.
 
-    Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
-    With `fp16` and `bf16` fairseq trains a model of fp16 without a loss scale. On the CPU fp16 needs, with flat
-    gradients, a CUDA device.
+    Under Hydra `memory_efficient_fp16` is ignored without `fp16` (and likewise for `bf16`); the command line sets both.
+    If both `fp16` and `bf16` are set, fairseq trains in fp16 without a loss scale. Flat gradients in fp16 need a CUDA
+    device, so they are not flat on the CPU.
     """
     common.fp16 = common.fp16 or common.memory_efficient_fp16
     common.bf16 = common.bf16 or common.memory_efficient_bf16

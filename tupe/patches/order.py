@@ -1,4 +1,4 @@
-"""The order of a run's batches, which another split of the same updates keeps: batch size, processes, accumulation."""
+"""Keep the order of a run's batches when it resumes with another batch size, accumulation or number of processes."""
 
 import functools
 import logging
@@ -19,10 +19,10 @@ _get_batch_iterator = FairseqTask.get_batch_iterator
 
 
 def get_batch_iterator(self, *args, **kwargs):
-    """Start the data workers again in every epoch, and remember how to build batches of another size.
+    """Start the data workers again in every epoch, and store how to build batches of another size.
 
-    fairseq keeps the workers, with a copy of the data set that stays in the epoch in which they started: with
-    `num_workers` above 0, all epochs would see the masks of that epoch.
+    fairseq keeps the workers, whose copy of the data set stays in the epoch in which they started: with `num_workers`
+    above 0, all epochs would have the masks of that epoch.
     """
     iterator = _get_batch_iterator(self, *args, **kwargs)
     iterator.persistent_workers = False
@@ -33,7 +33,7 @@ def get_batch_iterator(self, *args, **kwargs):
 def split_of(trainer: Trainer) -> dict[str, Any]:
     """Return the settings of a run that decide which sequences an update has.
 
-    `batches_per_update` counts those of all processes, for each epoch; the last count holds for all later ones.
+    `batches_per_update` counts the batches of all processes, per epoch; the last count holds for all later epochs.
     """
     cfg, processes = trainer.cfg, trainer.data_parallel_world_size
     return {
@@ -46,7 +46,7 @@ def split_of(trainer: Trainer) -> dict[str, Any]:
 
 
 def _same_updates(began: dict[str, Any], split: dict[str, Any]) -> bool:
-    """Return whether `split` has the updates of `began`. Batches limited by `max_tokens` can be cut, not joined."""
+    """Return whether `split` has the updates of `began`. Batches limited by `max_tokens` can be cut, but not joined."""
 
     def sizes(of: dict[str, Any]) -> list[list[int]]:
         return [[number * (of[size] or 0) for number in of[NUMBERS]] for size in ("batch_size", "max_tokens")]
@@ -61,19 +61,19 @@ def _in_update(split: dict[str, Any], epoch: int) -> int:
 
 
 class EpochBatchIterator(_EpochBatchIterator):
-    """fairseq's iterator, whose place in an epoch also holds for another split of the run.
+    """fairseq's iterator, whose position in an epoch stays valid for another split of the run.
 
-    fairseq saves how many batches one process has had. A run that resumes with another batch size or number of
-    processes builds other batches in another order, so it would leave sequences out and repeat others.
+    fairseq saves how many batches one process has read. A run that resumes with another batch size or number of
+    processes builds other batches in another order, so it would leave out some sequences and repeat others.
 
-    If a run resumes with the same updates, split otherwise, each update of the order in which the run began is cut
-    into batches of this run, in all epochs. Otherwise the sequences that are left of the epoch are cut into batches.
+    If a run resumes with the same updates but another split, each update is cut into batches of this run, in the order
+    in which the run began, in all epochs. Otherwise the sequences that remain of the epoch are cut into batches.
     """
 
-    #: Settings of this run, which the trainer sets, and those in whose order the batches are cut, from `resumed` on.
+    #: Settings of this run, set by the trainer, and the settings whose order is kept from epoch `resumed` on.
     split = began = None
     resumed = 0
-    #: The batches of all processes, where they are cut
+    #: The batches of all processes, if they are cut.
     cut = None
 
     def ordered_batches(self, epoch, fix_batches_to_gpus, shuffle):
@@ -85,7 +85,7 @@ class EpochBatchIterator(_EpochBatchIterator):
         return list(iterators.ShardedIterator(self.cut, self.num_shards, self.shard_id, fill_value=[]))
 
     def state_dict(self):
-        """Return fairseq's state, the split that its order belongs to, and its place in samples where that is cut."""
+        """Return fairseq's state, the split of its order and, if batches are cut, its position in samples."""
         state = super().state_dict()
         state["split"] = self.began if self._keeps_order(state["epoch"]) else self.split
         if self.cut is not None:
@@ -93,7 +93,7 @@ class EpochBatchIterator(_EpochBatchIterator):
         return state
 
     def load_state_dict(self, state):
-        """Go to the place of a run that may have been split in another way."""
+        """Restore the position of a run that may have had another split."""
         began, place = state.get("split", self.split), state.get("iterations_in_epoch", 0)
         if began != self.split or "samples" in state:
             self.began, self.resumed = began, state["epoch"]
@@ -127,4 +127,4 @@ class EpochBatchIterator(_EpochBatchIterator):
         limits = {"max_tokens": self.split["max_tokens"], "max_sentences": self.split["batch_size"]}
         parts = np.split(np.concatenate(batches), [self.samples])
         seen, left = (batch_by_size(self.dataset, part, **limits) for part in parts)
-        return [*seen, *[[]] * (-len(seen) % here), *left]  # an update starts where the others ended
+        return [*seen, *[[]] * (-len(seen) % here), *left]  # the remaining sequences start with a new update

@@ -1,6 +1,6 @@
 """Read checkpoint files without running code: a file can hold tensors and plain values, never calls.
 
-PyTorch does not compare the checksums in a file, so it reads flipped bytes as weights. They are compared first.
+PyTorch does not compare the checksums in a file, so it reads flipped bytes as weights. This module compares them first.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from tupe.util import UserError
 _FOLDER = 0x10  # attribute of a folder, whose bytes PyTorch does not read: its tensor would be uninitialized memory
 _TIED = 8  # how often a file may name a tensor on average; models tie an embedding, an output layer and a decoder's
 _GROWS = "{} has {:,} bytes and would take far more memory. It is not loaded."
-#: What fairseq writes into a checkpoint file beyond tensors and plain values: the configuration of a model without a
-#: dataclass, and numpy's types, of a best metric that scipy or scikit-learn returned and of `--eval-bleu`.
+#: Types that fairseq writes into checkpoints besides tensors and plain values: the configuration of a model without a
+#: dataclass, and numpy's types, from `--eval-bleu` or a best metric that scipy or scikit-learn returned.
 FAIRSEQ_GLOBALS = [
     *(argparse.Namespace, np._core.multiarray.scalar, np._core.multiarray._reconstruct),
     *(np.ndarray, np.dtype, np.dtypes.Float64DType, np.dtypes.Int64DType),
@@ -33,7 +33,7 @@ FAIRSEQ_GLOBALS = [
 def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     """Read the dictionary in a checkpoint file onto the CPU, without running anything that the file contains.
 
-    It may contain the classes `also` too, as `torch.serialization.safe_globals` takes them.
+    `also` names further classes that the file may contain, as for `torch.serialization.safe_globals`.
 
     Raises:
         UserError: the file is damaged, grows in memory, or has a setting that fairseq would evaluate.
@@ -56,7 +56,7 @@ def _check_archive(path: str) -> None:
     Files of PyTorch before 1.6 are not zip archives and have no checksums.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data.find(b"\nbytearray\n") >= 0:  # PyTorch would make one as long as the file says
+        if data.find(b"\nbytearray\n") >= 0:  # PyTorch would allocate the length that the file states
             raise UserError(_GROWS.format(path, len(data)))
         if data[:4] != b"PK\3\4":
             return
@@ -74,7 +74,7 @@ def _check_archive(path: str) -> None:
 
 
 def _values(*parts: Any) -> Iterator[Any]:
-    """Yield the containers and values in some parts of a checkpoint, as often as they are named."""
+    """Yield the containers and values in parts of a checkpoint, once per reference."""
     left = [*parts]
     while left:
         part = left.pop()
@@ -100,7 +100,7 @@ def _refuse_growth(state: Mapping[str, Any], path: str) -> None:
 
 
 def _refuse_calls(state: Mapping[str, Any], path: str) -> None:
-    """Raise `UserError` for a setting that is a call: fairseq evaluates some, such as `encoder_layers` of `fconv`."""
+    """Raise `UserError` for a setting with a call: fairseq evaluates some, such as `encoder_layers` of `fconv`."""
     cfg = state.get("cfg") or {}
     task = cfg.get("task") or {}
     task = {**(vars(task) if isinstance(task, argparse.Namespace) else task), "data": None}  # `wiki (copy)` is a path
@@ -117,7 +117,7 @@ def _calls(text: str) -> bool:
 
 
 def refuse_removed(fields: object, path: str | os.PathLike) -> None:
-    """Raise `UserError` if a model's `fields` in an older file ask for a term that is gone."""
+    """Raise `UserError` if a model's `fields` in an older file use a term that was removed."""
     for field, unused in REMOVED.items() if isinstance(fields, Mapping) else ():
         if (value := fields.get(field, unused)) != unused:
             raise UserError(f"{path} has {field}={value!r:.40}, which this version no longer computes.")

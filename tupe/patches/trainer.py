@@ -1,4 +1,4 @@
-"""The trainer, which takes the place of fairseq's."""
+"""The trainer that replaces fairseq's."""
 
 import functools
 import hashlib
@@ -25,14 +25,14 @@ class TupeTrainer(Trainer):
     def __init__(self, cfg, task, model, criterion, *args, **kwargs):
         if hasattr(task, "before_training"):
             task.before_training(cfg)
-        if getattr(cfg.model, "pretrained", None):  # the saved configuration has its fields, and needs it no more
+        if getattr(cfg.model, "pretrained", None):  # the saved configuration contains its fields, not its path
             cfg.checkpoint.finetune_from_model, cfg.model.pretrained = cfg.model.pretrained, None
         if (data := getattr(cfg.task, "data", None)) and cfg.distributed_training.distributed_rank == 0:
             check_data(data)
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()
         record_facts(cfg, task)
-        # fairseq sends the first process's checkpoint to the others through `torch.load`, which refuses omegaconf's
+        # fairseq sends the first process's checkpoint to the others through `torch.load`, which rejects omegaconf's
         cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
 
         loop.patch_loop()
@@ -51,12 +51,12 @@ class TupeTrainer(Trainer):
 
         fairseq seeds the order of the examples with the epoch in which a process builds its batches, and then keeps the
         batches for all later epochs. A process that resumes in epoch 3 would build other batches than the one that
-        began in epoch 1. Iterators that are built again in every epoch stay as they are.
+        began in epoch 1. Iterators that are built again in every epoch are left as they are.
         """
         build = functools.partial(super().get_train_iterator, disable_iterator_cache=disable_iterator_cache)
         rebuilt = self.cfg.dataset.update_epoch_batch_itr or getattr(self.task.cfg, "rebuild_batches", False)
         first = epoch if disable_iterator_cache or rebuilt else 1
-        self.batches = build(first, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
+        self.batches = build(first, *args, **kwargs)  # a resumed run then loads its state, the epoch included
         if first != epoch and not self.task.can_reuse_epoch_itr(self.batches.dataset):
             self.batches = build(epoch, *args, **kwargs)
         self.batches.split = split_of(self)
@@ -76,7 +76,7 @@ class TupeTrainer(Trainer):
             refuse_to_begin(last, "is missing")
         if PathManager.isfile(filename):
             check_checkpoint(filename, self.cfg, self.task, resumes=not reset_optimizer)
-        elif filename != last:  # fairseq would train from nothing
+        elif filename != last:  # fairseq would train from scratch
             raise FileNotFoundError(filename)
         state = super().load_checkpoint(filename, reset_optimizer, *args, **kwargs)
         self.begin = functools.partial(loop.finish_interrupted, self, state) if state else None
@@ -91,19 +91,19 @@ class TupeTrainer(Trainer):
         return rate
 
     def _set_seed(self):
-        """Draw numbers of its own for each update, process and seed.
+        """Give each update, process and seed its own random numbers.
 
-        fairseq takes `seed + update`: processes draw the same dropout, and seed 2 that of seed 1, one update later.
+        fairseq uses `seed + update`, so processes draw the same dropout, and seed 2 draws that of seed 1's next update.
         """
         place = f"{self.cfg.common.seed} {self.get_num_updates()} {self.data_parallel_rank}"
         digest = hashlib.blake2b(place.encode(), digest_size=8).digest()
         utils.set_torch_seed(int.from_bytes(digest, "little") >> 1)  # 63 bits
 
     def train_step(self, samples, *args, **kwargs):
-        """Make an update, with the dummy batches first, which a process without a batch computes.
+        """Make an update, with dummy batches first, which a process computes when it has no batch.
 
-        fairseq takes the whole process for idle if its last batch is a dummy: with accumulated gradients, the batches
-        before it count in the gradient and neither in the sample size that divides it nor in the log.
+        fairseq treats the whole process as idle if its last batch is a dummy. If gradients are accumulated, the batches
+        before it then count in the gradient, but neither in the sample size that divides it nor in the log.
         """
         return super().train_step(sorted(samples, key=bool), *args, **kwargs)
 
@@ -114,7 +114,7 @@ class TupeTrainer(Trainer):
         return log
 
     def _aggregate_logging_outputs(self, logging_outputs, *stats, **kwargs):
-        """Sum the statistics of an update, and with them what any process received or is due."""
+        """Sum the statistics of an update and, with them, the signals and saves that any process requests."""
         requested = torch.tensor(loop.local_stop_request(self))
         outputs, (*stats, requested) = super()._aggregate_logging_outputs(logging_outputs, *stats, requested, **kwargs)
         self.requested = requested.tolist()

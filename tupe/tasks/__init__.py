@@ -1,3 +1,3 @@
-"""The fairseq tasks; importing this registers everything that the plugin has (fairseq does it on `--user-dir`)."""
+"""The fairseq tasks. Importing this package registers the whole plugin, as fairseq does on `--user-dir`."""
 
 import tupe.plugin  # noqa: F401

@@ -1,4 +1,4 @@
-"""Masked language modelling over many languages: each epoch draws from each by its smoothed frequency."""
+"""Masked language modeling over many languages: each epoch samples each by its smoothed frequency."""
 
 import logging
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ logger = logging.getLogger(__name__)
 @dataclass
 class MultilingualMaskedLMConfig(MaskedLMConfig):
     data: str = setting(MISSING, "folder with dict.txt and a folder for each language; shards as a:b:c")
-    langs: Optional[str] = setting(None, "train only on these, such as de,en (default: all)")
+    langs: Optional[str] = setting(None, "languages to train on, such as de,en (default: all)")
     multilang_sampling_alpha: float = setting(
-        0.7, "a language is drawn by its number of blocks to this power (1: by size)"
+        0.7, "languages are sampled by their number of blocks to this power (1: by size)"
     )
     sample_break_mode: SAMPLE_BREAK_MODE_CHOICES = setting(
         "complete", "how blocks are filled, as for masked_lm; never across languages"
     )
-    tokens_per_sample: int = setting(512, "tokens of a block at most, <s> included")
+    tokens_per_sample: int = setting(512, "maximum number of tokens of a block, <s> included")
     train_subset: str = II("dataset.train_subset")
 
 
 @register_task("tupe_multilingual_masked_lm", dataclass=MultilingualMaskedLMConfig)
 class MultilingualMaskedLMTask(MaskedLMTask):
-    """fairseq's `masked_lm` of several languages; fairseq's own `multilingual_masked_lm` has no dataclass for Hydra.
+    """fairseq's `masked_lm` for several languages; fairseq's own `multilingual_masked_lm` has no dataclass for Hydra.
 
-    Each epoch samples by (seed, epoch) only, so a resumed run does too. It draws with replacement from a language
-    whose probability is above its share of the blocks, and without from the others. Unlike fairseq's task, it masks a
-    block differently each time, and sorts blocks by the lengths of those that were drawn.
+    The samples of an epoch depend only on (seed, epoch), so a resumed run draws the same. A language whose probability
+    is above its fraction of the blocks is sampled with replacement, the others without. Unlike fairseq's task, this
+    one masks a block differently each time it is drawn, and sorts the drawn blocks by their own lengths.
     """
 
     cfg: MultilingualMaskedLMConfig
@@ -50,7 +50,7 @@ class MultilingualMaskedLMTask(MaskedLMTask):
         return languages(Path(folders[(epoch - 1) % len(folders)]), self.cfg.langs)  # one folder per epoch, in turn
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
-        """Load a split of all languages, such as `valid` and with it the splits `valid_de` of each; or one of these."""
+        """Load a split of all languages, such as `valid` with the `valid_de` of each language, or only one of those."""
         super().load_dataset(split, epoch)
         dataset = self.datasets[split]
         with data_utils.numpy_seed(self.cfg.seed, epoch):  # blocks of one length are in another order in each epoch

@@ -1,4 +1,4 @@
-"""Extractive question answering: which span of a context answers a question, on folders of `tupe prepare-qa`."""
+"""Extractive question answering: predict the span of a context that answers a question (`tupe prepare-qa`)."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ SCORES = ("exact_match", "f1")
 @dataclass
 class TupeQuestionAnsweringConfig(FairseqDataclass):
     data: str = setting(MISSING, "folder made by tupe prepare-qa")
-    max_positions: Optional[int] = setting(512, "tokens of a window at most; null: the model's")
+    max_positions: Optional[int] = setting(512, "maximum number of tokens of a window; null: the model's")
     doc_stride: int = setting(128, "tokens from the start of a window to the next one's (not their overlap)")
-    max_query: int = setting(64, "tokens of a question at most; the rest is cut")
-    max_answer: int = setting(30, "tokens of a predicted answer at most")
+    max_query: int = setting(64, "maximum number of tokens of a question; the rest is cut")
+    max_answer: int = setting(30, "maximum number of tokens of a predicted answer")
     windows_without_answer: WITHOUT_ANSWER_CHOICES = setting(
-        "bos", "in training: their answer is <s> (bos), or they are left out (drop)"
+        "bos", "training windows without the answer: predict <s> (bos), or leave them out (drop)"
     )
     seed: int = II("common.seed")
 
@@ -39,7 +39,7 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 class TupeQuestionAnsweringTask(FairseqTask):
     """`<s> question </s> </s> context </s>`, in windows where the context is too long.
 
-    A model with `pair_separators` 1 reads `<s> question </s> context </s>`, from the time when the task builds it.
+    Once the task has built a model with `pair_separators` 1, its input is `<s> question </s> context </s>`.
     """
 
     pair_separators = 2
@@ -47,7 +47,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
     def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
         super().__init__(cfg)
         self.dictionary = dictionary
-        #: The splits by their numbers, which the criterion logs with each prediction.
+        #: The splits by number; the criterion logs the number of the split with each prediction.
         self.numbered: list[QuestionWindows] = []
 
     @classmethod
@@ -69,12 +69,12 @@ class TupeQuestionAnsweringTask(FairseqTask):
         self.pair_separators = getattr(cfg, "pair_separators", 2)
         self.cfg.max_positions = cfg.max_positions
         room = self.cfg.max_positions - self.cfg.max_query - SPECIAL
-        assert 0 < self.cfg.doc_stride <= room, f"doc_stride {self.cfg.doc_stride} leaves out tokens of a context"
+        assert 0 < self.cfg.doc_stride <= room, f"doc_stride must be from 1 to {room}, got {self.cfg.doc_stride}"
         model.register_span_head()
         return model
 
     def before_training(self, cfg: DictConfig) -> None:
-        """Let checkpoints have the longest window."""
+        """Record the longest window in checkpoints."""
         cfg.task.max_positions = self.cfg.max_positions
 
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
@@ -85,7 +85,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
                 metrics.log_derived(name, lambda meters, name=name: self.percent(meters["_examples"])[name])
 
     def percent(self, meter: ExamplesMeter) -> dict[str, float]:
-        """Compute exact match and F1 of each question's best answer in all its windows, of all questions of a split."""
+        """Compute exact match and F1 over the questions of a split, for the best answer in all windows of each."""
         nothing = dict.fromkeys(SCORES, 0.0)
         if not meter.examples:
             return nothing

@@ -40,17 +40,17 @@ from tupe.systems import setting
 class TupeSentencePredictionConfig(FairseqDataclass):
     data: str = setting(MISSING, "folder with input0, label and, for pairs, input1")
     num_classes: int = setting(-1, "number of classes; 1 for regression")
-    max_positions: Optional[int] = setting(512, "tokens of an example at most; longer ones are cut; null: the model's")
+    max_positions: Optional[int] = setting(512, "maximum number of tokens; longer examples are cut; null: the model's")
     # fairseq's dictionaries start with <s>, <pad>, </s>
     init_token: Optional[int] = setting(0, "token before the first sentence: <s>")
     separator_token: Optional[int] = setting(2, "token before the second sentence: </s>")
-    unordered: bool = setting(False, "the sentences of a pair could be the other way round")
+    unordered: bool = setting(False, "the order of the sentences in a pair has no meaning")
     both_orders: bool = setting(False, "train on unordered pairs in both orders, as ELECTRA's fine-tuning does")
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
-    frozen_layers: int = setting(0, "the embeddings, position terms and so many first layers are not trained")
-    label_scale: Optional[float] = setting(None, "label of a regression that 1 represents; set by a training")
-    labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by a training")
+    frozen_layers: int = setting(0, "freeze the embeddings, position terms and this many first layers; 0: nothing")
+    label_scale: Optional[float] = setting(None, "label of a regression that 1 stands for; set by training")
+    labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by training")
     seed: int = II("common.seed")
 
 
@@ -58,13 +58,13 @@ class TupeSentencePredictionConfig(FairseqDataclass):
 class TupeSentencePredictionTask(SentencePredictionTask):
     """fairseq's `sentence_prediction`, with `<s> a </s> </s> b </s>` as input, cut so that both sentences stay.
 
-    A model with `pair_separators` 1 reads `<s> a </s> b </s>`, from the time when the task builds it.
+    Once the task has built a model with `pair_separators` 1, its input is `<s> a </s> b </s>`.
     """
 
     pair_separators = 2
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
-        """Build the model, with its classification head, and keep how it has pairs separated."""
+        """Build the model with its classification head, and store its number of separators."""
         model = super().build_model(cfg, from_checkpoint)
         self.pair_separators = getattr(cfg, "pair_separators", 2)
         self.cfg.max_positions = cfg.max_positions
@@ -73,20 +73,20 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         return model
 
     def before_training(self, cfg: DictConfig) -> None:
-        """Let checkpoints have the longest sequence, and the scale of the labels."""
+        """Record the longest sequence and the scale of the labels in checkpoints."""
         cfg.task.max_positions = self.cfg.max_positions
         if self.cfg.regression_target and Path(self.cfg.data, MANIFEST).is_file():
             cfg.task.label_scale = prepared_task(Path(self.cfg.data)).scale
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
-        """Load a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
+        """Load a split: `train`, shuffled by the seed, or `valid`, `valid1`, ..., in order of length.
 
-        With `combine`, `SPLIT1`, `SPLIT2`, ... are loaded too, as more of the same.
+        If `combine`, `SPLIT1`, `SPLIT2`, ... are appended to it.
         """
         sides = ["input0", "input1"] if os.path.isdir(os.path.join(self.cfg.data, "input1")) else ["input0"]
         sentences = [self._read(side, split, combine) for side in sides]
         labels = self.targets(split, combine)
-        # fairseq would join texts and labels of other lengths in silence, and score those that do not belong together
+        # fairseq would silently join texts and labels of different lengths, and score texts by the wrong labels
         assert {len(part) for part in sentences} == {len(labels)}, f"the files of {split} do not have the same rows"
         if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
             sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
@@ -150,7 +150,7 @@ class JoinedSentences(Sized):
     Args:
         sentences: one or two sequences of examples; each example is tokens and a final `</s>`.
         before: the token before each sentence, or None.
-        max_positions: tokens at most.
+        max_positions: maximum number of tokens.
     """
 
     def __init__(
@@ -173,6 +173,6 @@ class JoinedSentences(Sized):
 
 
 def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many tokens two sentences keep in `room`: the longer loses its last, of equal ones the second."""
+    """Return how many tokens two sentences keep in `room`: the longer is cut first, or the second if they are equal."""
     kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
     return kept, np.minimum(second, room - kept)

@@ -1,6 +1,6 @@
 """Positions in the attention from the target to the source (an option; none of the papers has it).
 
-Two languages share neither order nor length, so `j - i` is at best a soft diagonal; both stacks have order without it.
+Languages share neither order nor length, so `j - i` is at best a soft diagonal. Both stacks encode order without it.
 """
 
 from argparse import Namespace
@@ -17,7 +17,7 @@ def build_cross_position(args: Namespace) -> PositionBias:
     """Build `cross(i, j)` of target position `i` and source position `j`, shared as the decoder's other terms are.
 
     `diagonal` is T5's `b[bucket(j - i)]`, `low_rank` `P_Q[i] . P_K[j]` with a table for each side, and `untied`
-    `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`. Without `cross_position` it has no terms.
+    `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`. If `cross_position` is `none`, it has no terms.
     """
     sets, width = sets_of_parameters(decoder_args(args)), args.encoder_embed_dim
     target, source = args.max_target_positions, args.max_source_positions
@@ -38,7 +38,7 @@ def build_cross_position(args: Namespace) -> PositionBias:
 class UntiedPair(UntiedAbsolute):
     """Correlation of the positions of two sequences, such as a target and its source, with a table for each.
 
-    `num_keys` are the rows of the table of the keys; the further arguments are those of `UntiedAbsolute`.
+    `num_keys` is the number of rows of the keys' table; the other arguments are those of `UntiedAbsolute`.
     """
 
     def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: int, **named: float) -> None:

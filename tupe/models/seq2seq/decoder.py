@@ -15,9 +15,9 @@ from tupe.models.seq2seq.stack import Stack, decoder_args
 
 
 class Seq2SeqDecoder(FairseqIncrementalDecoder):
-    """Decoder of target tokens and the source's features to vocabulary logits.
+    """Decoder that maps target tokens and the source's features to vocabulary logits.
 
-    `output` are the embeddings of the output, which are `embed_tokens` where they are shared.
+    `output` holds the output embeddings; it is `embed_tokens` if they are shared.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
     ) -> tuple[Tensor, dict]:
         """Compute the logits of the token after each of `prev_output_tokens` `(N, T)`, padded on the right.
 
-        With `incremental_state` they are those of the tokens that it has not seen yet, one in each step of the search.
+        If `incremental_state` is passed, only tokens that are not yet in it are computed, one per step of the search.
 
         Returns:
             `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`, as fused attention returns no weights.
@@ -54,7 +54,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
     def extract_features(
         self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: dict | None = None, **_: object
     ) -> tuple[Tensor, dict]:
-        """Compute the features; see `forward`."""
+        """Compute the features `(N, T, d)`; see `forward`."""
         stack, states = self.stack, [None] * len(self.stack.layers)
         length, first = prev_output_tokens.shape[1], 0
         if incremental_state is not None:

@@ -1,4 +1,4 @@
-"""The encoder of a translation, and its output as the decoder reads it: each sentence once for all hypotheses."""
+"""The encoder of a translation. Its output has each sentence once, for all hypotheses of the decoder."""
 
 from argparse import Namespace
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     chosen: Tensor | None = None
 
     def reorder(self, new_order: Tensor) -> "Source":
-        """Put row `new_order[n]` in row `n`; rows may be repeated and left out. Features stay."""
+        """Put row `new_order[n]` in row `n`; rows may be repeated and left out. Features are not copied."""
         sentence = new_order if self.sentence is None else self.sentence[new_order]
         number = len(self.features)
         beam = self.beam if self.beam > 1 else max(1, len(sentence) // number)
@@ -46,7 +46,7 @@ class Source(NamedTuple):
 
 
 class Seq2SeqEncoder(FairseqEncoder):
-    """Encoder of source tokens to features, with the layers of the BERT-style encoders."""
+    """Encoder that maps source tokens to features, with the layers of the BERT-style encoders."""
 
     def __init__(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(dictionary)

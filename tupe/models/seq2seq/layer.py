@@ -1,4 +1,4 @@
-"""A decoder layer: the encoder's, causal, with attention to the source between its two parts."""
+"""A decoder layer: a causal encoder layer, with attention to the source between its two parts."""
 
 from argparse import Namespace
 
@@ -15,12 +15,12 @@ State = dict[str, Tensor]
 
 
 class CausalSelfAttention(SelfAttention):
-    """Attention of each position to itself and those before it."""
+    """Attention from each position to itself and to earlier positions."""
 
     bidirectional = False
 
     def forward(self, x: Tensor, position: AttentionInputs, state: State | None = None) -> Tensor:
-        """Attend from `x` `(N, T, d)` to itself and to the positions in `state`, which gets those of `x`."""
+        """Attend from `x` `(N, T, d)` to itself and to the positions in `state`, to which those of `x` are added."""
         query, key, value = self.heads(self.project(x), position.terms, None)  # N H T d_h
         if state is not None:
             if "key" in state:
@@ -35,7 +35,7 @@ class CrossAttention(Attention):
     """Attention of the target to the source."""
 
     def forward(self, x: Tensor, position: AttentionInputs, source: Source, state: State | None = None) -> Tensor:
-        """Attend from `x` `(N, T, d)` to the source, whose keys and values `state` keeps."""
+        """Attend from `x` `(N, T, d)` to the source, whose keys and values `state` caches."""
         query, state = self.query(x), {} if state is None else state
         if "source_key" not in state:
             state["source_key"], state["source_value"] = self.key_value(source.features)

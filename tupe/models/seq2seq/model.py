@@ -49,7 +49,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
         model.args = args
-        for layer in (*encoder.stack.layers, *decoder.stack.layers):  # as fairseq's; feed-forward parts are PyTorch's
+        for layer in (*encoder.stack.layers, *decoder.stack.layers):  # as in fairseq; feed-forward parts as in PyTorch
             for attention in (module for module in layer.modules() if isinstance(module, Attention)):
                 nn.init.xavier_uniform_(attention.qkv_proj.weight)
                 nn.init.xavier_uniform_(attention.out_proj.weight)
@@ -68,11 +68,11 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         data = data_folder(folder, data_name_or_path)
         if "bpe" not in kwargs and (data / MODEL).is_file():
             kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
-        install()  # fairseq reads the file, and pads what it translates
+        install()  # corrects how fairseq reads the file and pads texts
         return super().from_pretrained(str(folder), checkpoint_file, str(data_name_or_path), **kwargs)
 
     def max_positions(self) -> tuple[float, float]:
-        """Return the longest source and target; the tables of the attention to the source have an end too."""
+        """Return the longest source and target; the tables of the cross-attention limit the source too."""
         source, target = super().max_positions()
         return min(source, self.decoder.cross_position.num_keys or source), target
 

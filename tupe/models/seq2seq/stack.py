@@ -1,4 +1,4 @@
-"""A side of a translation: an encoder's parts, with fairseq's scale of embeddings and Vaswani et al.'s positions."""
+"""A stack of a translation model: an encoder's parts, fairseq's scale of embeddings, Vaswani et al.'s positions."""
 
 import math
 from argparse import Namespace
@@ -10,7 +10,7 @@ from torch import Tensor
 from tupe.encoder.encoder import EncoderBase
 from tupe.position import PositionTable
 
-#: Fields of only the other encoders.
+#: Fields that only the other encoders have, with their defaults.
 OTHERS = {"attention_window": 0, "global_every": 0, "local_rotary_base": 0.0, "pair_separators": 2}
 OTHERS |= dict.fromkeys(("gated", "no_biases", "no_first_norm"), False)
 
@@ -22,7 +22,7 @@ def decoder_args(args: Namespace) -> Namespace:
 
 
 class SinusoidalTable(SinusoidalPositionalEmbedding):
-    """Vaswani et al.'s vectors, of any length; the first position is fairseq's 2, its `padding_idx + 1`."""
+    """Vaswani et al.'s vectors, of any length; the first position is number 2, fairseq's `padding_idx + 1`."""
 
     def forward(self, length: int) -> Tensor:
         """Return the vectors of the first `length` positions, `(length, d)`."""
@@ -43,5 +43,5 @@ class Stack(EncoderBase):
         if args.absolute == "sinusoidal":
             self.input_positions = SinusoidalTable(args.encoder_embed_dim, padding_idx=1)
         table = isinstance(self.input_positions, PositionTable)
-        #: The longest sequence that has positions: that of a table, or infinity.
+        #: The longest sequence that has positions: the size of a table, or infinity.
         self.max_positions = args.max_positions if table else self.position_bias.max_positions
