@@ -43,7 +43,7 @@ def test_questions_without_prediction_count(tmp_path, capsys):
     assert main(["qa-score", str(path), str(predictions)]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"exact_match": 50.0, "f1": 50.0}
-    assert "1 question(s) without a prediction count 0, such as b" in printed.err
+    assert "1 question(s) without a prediction count as 0, such as b" in printed.err
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Batches of examples, with the numbers that a criterion needs on the host.
 
-Reading a number from a GPU would mean waiting for the GPU.
+Reading such a number from a GPU would mean waiting for the GPU.
 """
 
 from typing import Any
@@ -26,21 +26,21 @@ class Sized(FairseqDataset):
 
 
 class Batches(NestedDictionaryDataset):
-    """fairseq's batches, each with `pairs`: whether any of its sequences, of lengths `sizes`, has two segments."""
+    """fairseq's batches of examples with `sizes` tokens. Each has `pairs`: whether any sequence has two segments."""
 
     def __init__(self, entries: dict[str, Any], sizes: Any, dictionary: Dictionary) -> None:
         super().__init__(entries, sizes)
         self.dictionary = dictionary
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the batch of some examples; empty without any."""
+        """Return the batch of `samples`, which is empty if there are none."""
         batch = super().collater(samples)
         if batch:
             batch["pairs"] = has_pairs(self.original(batch), self.dictionary)
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
-        """Return the tokens `(B, T)` whose separators separate the segments."""
+        """Return the tokens `(B, T)` whose separators decide `pairs`."""
         return batch["net_input"]["src_tokens"]
 
 
@@ -52,7 +52,7 @@ class MaskedBatches(Batches):
     """
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the batch of some examples; empty without any."""
+        """Return the batch of `samples`, which is empty if there are none."""
         batch = super().collater(samples)
         if batch:
             target = batch["target"].flatten()
@@ -62,7 +62,7 @@ class MaskedBatches(Batches):
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
-        """Return the tokens `(B, T)` without masks: separators are masked too, and ELECTRA puts them back."""
+        """Return the tokens `(B, T)` before masking, which also masks separators; ELECTRA restores them."""
         target = batch["target"]
         return torch.where(target.ne(self.dictionary.pad()), target, batch["net_input"]["src_tokens"])
 

@@ -13,7 +13,7 @@ EOS = 2  # the number of </s> in every dictionary of fairseq
 
 @contextlib.contextmanager
 def writer(prefix: Path, symbols: int) -> Iterator[Callable[[Sequence[int]], None]]:
-    """Yield `add(sequence)` of fairseq's builder, for numbers below `symbols`. The index comes last."""
+    """Yield a function that adds a sequence of numbers below `symbols`. The index is written last."""
     from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder, best_fitting_int_dtype
 
     of_index, of_data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))

@@ -1,14 +1,14 @@
-"""Prepare a corpus in four steps. Each writes its file or folder at once, and is passed over if that is there.
+"""Prepare a corpus in four steps. After an interruption, the same command resumes with the step that did not finish.
 
     read         the text of all inputs, and a 64-bit hash of each line and document
-    clean        the text that did not come before, through the text stages; whole documents are held out for validation
-    vocabulary   SentencePiece's model, trained on a sample, or taken from another corpus
-    encode       fairseq's binary data: tokens without lines of rare words, in one folder, or several (shards)
+    clean        the text without repetitions, after the text stages; whole documents are held out for validation
+    vocabulary   a SentencePiece model, trained on a sample or copied from another corpus
+    encode       fairseq's binary data without lines of rare words, in one folder or several (shards)
 
-What only the next steps need is in `OUT/work`. The manifest comes last.
+Intermediate files are in `OUT/work`, which is deleted after the manifest has been written.
 
 With many languages, each has its own folder in the result. A single language is called "", and its folder is the result
-itself. Repetitions are looked for across all languages, and all share the vocabulary.
+itself. Repetitions are found across all languages, and all languages share the vocabulary.
 """
 
 import hashlib
@@ -40,18 +40,18 @@ from tupe.data.text import LANGUAGES, PROFILES, STAGES, kept_processing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, kept_tokenizer, read_symbols
 from tupe.util import UserError, atomic, read_json, remove_parts, run_folder, write_json
 
-BATCH = 32  # documents that a process gets at a time
+BATCH = 32  # documents sent to a process at a time
 SLICE = 1 << 23  # hashes compared at a time: some 300 MB
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
 RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare; a line with a larger fraction of them is dropped
-_PLACES = 1 << 25  # of counts of words
-# Surrogates, which JSON can spell and which represent bytes that were not UTF-8, are kept between two steps.
+_PLACES = 1 << 25  # buckets for the counts of words
+# Intermediate files keep surrogates, which JSON can spell and which represent bytes that were not UTF-8.
 _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
-_mapped = cache(partial(np.load, mmap_mode="r"))  # once in each process
+_mapped = cache(partial(np.load, mmap_mode="r"))  # maps a file once per process
 
 
 def prepare_corpus(
@@ -59,15 +59,15 @@ def prepare_corpus(
     out: Path = Argument(help="Folder of the corpus."),
     books: list[Path] = Option([], help="Folder whose files are one document each."),
     languages: list[Path] = Option([], help="Folder of files and folders named by language: de.txt.xz, de/."),
-    profile: Literal["paper", "sentencepiece"] | None = Option(None, help="Which stages run."),
-    without: str = Option("", metavar="A,B", help="Stages of the profile that are left out."),
+    profile: Literal["paper", "sentencepiece"] | None = Option(None, help="Text stages to run."),
+    without: str = Option("", metavar="A,B", help="Stages of the profile to leave out."),
     language: str | None = Option(None, help="Language of the rules for sentences and tokens."),
     vocab_size: int = Option(32_768, help="Symbols of the dictionary."),
     model_type: Literal["bpe", "unigram"] | None = Option(None, help="Kind of SentencePiece model."),
     vocab_alpha: float = Option(0.5, help="The vocabulary samples each language by its size to this power."),
-    vocabulary: Path | None = Option(None, help="Corpus or imported model whose vocabulary is taken."),
+    vocabulary: Path | None = Option(None, help="Corpus or imported model to take the vocabulary from."),
     valid_documents: float = Option(0.01, help="Held-out documents: a number, or a fraction below 1."),
-    max_tokens: int | None = Option(None, help="Longer lines are cut; 126, or what --vocabulary was cut to."),
+    max_tokens: int | None = Option(None, help="Longer lines are cut; 126, or the value of --vocabulary."),
     shards: int | None = Option(None, help="Folders of training data; one per gigabyte of text by default."),
     workers: int = Option(0, help="Processes; all cores by default."),
 ) -> None:
@@ -82,7 +82,7 @@ def prepare_corpus(
     shared = Manifest.load(vocabulary) if vocabulary else None
     name = profile or ("sentencepiece" if many else "paper")
     stages, usual = PROFILES[name], LANGUAGES[name]
-    if shared and shared.imported and not profile:  # as the model read its text
+    if shared and shared.imported and not profile:  # process text as the imported model did
         name, stages, usual = IMPORTED, shared.settings.stages, shared.settings.language
     left_out = set(filter(None, without.split(",")))
     for stage in left_out - {*STAGES}:
@@ -109,11 +109,11 @@ def prepare_corpus(
 
 
 def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Manifest | None) -> None:
-    """Prepare the corpus `out`, or the steps that are left; `shared` is one whose vocabulary is taken."""
+    """Prepare the corpus `out`, or finish it. `shared` is the corpus whose vocabulary it takes, if any."""
     identities, work = [one.identity() for one in inputs], out / WORK
     with run_folder(out, {**asdict(settings), "inputs": identities}):
         if not (out / NAME).exists():
-            kept_processing(settings.stages, settings.language)  # raises here if a package is missing
+            kept_processing(settings.stages, settings.language)  # fails early if a package is missing
             with pool(workers) as map_:
                 was_read = read(work, inputs)
                 cleaned = clean(work, settings, map_)
@@ -128,8 +128,8 @@ def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int, sh
 def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
     """Write the text of each language, and hashes.
 
-    `work/read` gets, of all languages one after the other, the 64-bit hashes of all `lines` and `documents` and the
-    `lengths` of the documents in lines; of each language its `text`; and `counts.json`.
+    `work/read` gets a `text` per language, and `counts.json`. The files `lines` and `documents` hold 64-bit hashes, and
+    `lengths` the number of lines per document, for all languages one after the other.
 
     Returns:
         How many lines and documents each language has.
@@ -161,11 +161,11 @@ def _hash(line: str) -> bytes:
 
 
 def repeated(path: Path, stages: tuple[str, ...]) -> np.ndarray:
-    """Mark each 64-bit hash in a file of `read` that an earlier one equals: bool `(N,)`, all false without that stage.
+    """Mark each 64-bit hash in a file of `read` that repeats an earlier one: bool `(N,)`, all false without the stage.
 
-    The first bits of a hash put it into a range that fits in memory. For each range the file, which is mapped, is read
-    once, so memory grows with the corpus by a byte per hash. In one of 1,600 corpora of 150 million lines (16 GB), two
-    different lines have the same hash.
+    The first bits of a hash assign it to a range that fits in memory. The memory-mapped file is read once per range, so
+    memory grows by only a few bytes per hash. Two different lines rarely have the same hash: it happens in one of 1,600
+    corpora of 150 million lines (16 GB).
     """
     hashes = np.memmap(path, dtype="<u8", mode="r")
     found = np.zeros(len(hashes), dtype=bool)
@@ -184,8 +184,8 @@ def repeated(path: Path, stages: tuple[str, ...]) -> np.ndarray:
 def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]]:
     """Run the kept text through the text stages, and count words.
 
-    `work/clean` gets the text of each split and language; `rare.npy`, which marks for each place of a word whether
-    its words are rare; and `counts.json`.
+    `work/clean` gets the text of each split and language; `rare.npy`, which marks the buckets whose words are rare;
+    and `counts.json`.
 
     Returns:
         Counts of changes, removals and additions by stage and language.
@@ -223,8 +223,8 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
 def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.ndarray:
     """Mark the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
-    `hashes` has one per document, and `again` marks repeated documents. `number` is the number to hold out, or as
-    a float their share, which is at least one document unless it is 0.
+    `hashes` has one per document, and `again` marks repeated documents. `number` is the number to hold out, or, as
+    a float, the fraction. A fraction above 0 holds out at least one document.
 
     Raises:
         UserError: nothing would be left for training.
@@ -242,7 +242,7 @@ def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.n
 
 
 def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Iterator[tuple[bool, list[str]]]:
-    """Yield the new lines of the documents that did not come before, and whether they are held out."""
+    """Yield for each document without an earlier copy whether it is held out, and its lines that are new."""
     for lines, begin, came_before, is_held in documents:
         marks = again[begin : begin + len(lines)]
         if came_before:
@@ -253,7 +253,7 @@ def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Ite
 
 
 def _clean(settings: Settings, batch: list[tuple[bool, list[str]]]) -> tuple:
-    """Return the cleaned documents, how often words of each place occur, and counts."""
+    """Return the cleaned documents, the bucket and the number of occurrences of each word, and the stages' counts."""
     processing, counts = kept_processing(settings.stages, settings.language), Counter()
     cleaned = [(is_held, processing.document(lines, counts)) for is_held, lines in batch]
     words = Counter(word for _, lines in cleaned for line in lines for word in line.split())
@@ -261,12 +261,12 @@ def _clean(settings: Settings, batch: list[tuple[bool, list[str]]]) -> tuple:
 
 
 def _place(word: str) -> int:
-    """Return where a word is counted. Two rare words of one place may count as frequent."""
+    """Return the bucket that counts a word. Rare words that share a bucket may count as frequent."""
     return crc32(word.encode()) % _PLACES
 
 
 def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
-    """Write the tokenizer and fairseq's dictionary, new ones or another corpus'; return the tokenizer's file."""
+    """Write a new tokenizer and fairseq's dictionary, or copy those of `shared`; return the tokenizer's file."""
     if shared:
         shutil.copyfile(shared.dictionary, out / DICTIONARY)
         return shutil.copyfile(shared.model, out / shared.model.name)
@@ -275,7 +275,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
         files = {path: path.stat().st_size for path in sorted((out / WORK / "clean").glob("train.*"))}
         size = sum(files.values())
         most = min(size, tokenizers.SAMPLE_BYTES[settings.model_type])
-        print(f"vocabulary: SentencePiece learns from {most:,} of {size:,} bytes", file=sys.stderr, flush=True)
+        print(f"vocabulary: SentencePiece is trained on {most:,} of {size:,} bytes", file=sys.stderr, flush=True)
 
         shares = most * probabilities([*files.values()], settings.vocab_alpha) / [*files.values()]
         sample = (line for path, share in zip(files, shares.tolist()) for line in _sample(path, share))
@@ -287,7 +287,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
 
 
 def _sample(path: Path, share: float) -> Iterator[str]:
-    """Yield a fraction of the lines of a file, or with a fraction above 1 some of them twice or more."""
+    """Yield a fraction of the lines of a file; if it is above 1, some lines are repeated."""
     lines = (line for document in _documents(path) for line in document)
     for number, line in enumerate(lines):
         for _ in range(math.ceil(number * share), math.ceil((number + 1) * share)):
@@ -313,7 +313,7 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
         folders = [out / shard / language for shard in (shards if split == "train" else shards[:1])]
         with ExitStack() as stack:
             for folder in folders:
-                remove_parts(folder)  # of a process that was killed
+                remove_parts(folder)  # left by a process that was killed
             add = [stack.enter_context(writer(folder / split, symbols)) for folder in folders]
 
             documents = tqdm(_documents(text), "encode", disable=None)
@@ -329,7 +329,7 @@ def encode(out: Path, settings: Settings, model: Path, map_: Map) -> tuple[dict[
 
 
 def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]]) -> tuple[list, Counter]:
-    """Encode documents: each is its lines, none of more than `max_tokens`, and an empty line, which end in `</s>`."""
+    """Encode documents as sequences that end in `</s>`: lines of at most `max_tokens` tokens, then an empty line."""
     tokenizer, counts, documents = kept_tokenizer(model), Counter(), []
     rare = _mapped(model.parent / WORK / "clean/rare.npy")
 
@@ -360,9 +360,9 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
 
 
 def join(lines: list[str]) -> list[str]:
-    """Join a line of fewer than `SHORT` words and the next of its document, until the line is long enough.
+    """Join a line of fewer than `SHORT` words with the next lines of its document, until it is long enough.
 
-    Each line of the data ends in `</s>`, and headings would be mostly that.
+    Each line of the data ends in `</s>`, so a heading would consist of little else.
     """
     joined: list[str] = []
     words = SHORT
@@ -377,18 +377,18 @@ def join(lines: list[str]) -> list[str]:
 
 
 def _words(line: str) -> int:
-    """Count words, two characters to a word where a script has no spaces."""
+    """Count words, two characters per word where a script has no spaces."""
     words = len(line.split())
     return words if line.isascii() else words + len(_UNSPACED.findall(line)) // 2
 
 
 def _as_text(lines: list[str]) -> bytes:
-    """Return a document in a file between two steps: its lines, then an empty line."""
+    """Return a document in the form of intermediate files: its lines, then an empty line."""
     return ("\n".join(lines) + "\n\n").encode(**_UTF8)
 
 
 def _documents(path: Path) -> Iterator[list[str]]:
-    """Yield the documents in a file between two steps."""
+    """Yield the documents in an intermediate file."""
     lines: list[str] = []
     with path.open(newline="\n", **_UTF8) as file:
         for line in file:

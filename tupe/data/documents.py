@@ -25,22 +25,22 @@ class Input(NamedTuple):
     """A text file of a corpus."""
 
     path: Path
-    name: str  # its path from the file or folder on that was named
+    name: str  # path relative to the parent of the input that the user named
     language: str  # empty in a corpus of one language
     book: bool  # whether the file is one document
 
     def identity(self) -> dict[str, Any]:
-        """Return what distinguishes the file from another, wherever it is."""
+        """Return properties that identify the file, wherever it is."""
         about = self.path.stat()
         known = {"name": self.name, "book": self.book, "language": self.language}
         return {**known, "bytes": about.st_size, "modified": about.st_mtime_ns}
 
 
 def find(inputs: list[Path], books: list[Path], languages: list[Path]) -> list[Input]:
-    """List the files named, and those in the folders named, by language, then in the order given.
+    """List the input files and the files in the input folders, by language, then in the order given.
 
-    In a corpus of many languages, the inputs lie in folders, `languages`, where files and folders are called by their
-    language: `de.txt.xz`, `de/`.
+    For a corpus of many languages, `languages` are folders in which files and folders are named by their language:
+    `de.txt.xz`, `de/`.
 
     Raises:
         UserError: no text is found, or only some inputs have a language.
@@ -55,7 +55,7 @@ def find(inputs: list[Path], books: list[Path], languages: list[Path]) -> list[I
         for path in _files(name)
     ]
     if len({bool(one.language) for one in found}) != 1:
-        raise UserError("Expected text files (.txt, .xz, .json, wiki_00, ...), all in folders of --languages or none.")
+        raise UserError("Expected text files (.txt, .xz, .json, wiki_00, ...), all of them or none from --languages.")
     return found
 
 
@@ -68,12 +68,12 @@ def _files(name: Path) -> list[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    """Return by its name whether a file in a folder is text; WikiExtractor calls its files wiki_00, wiki_01, ..."""
+    """Return whether a file in a folder is text, judging by its name; WikiExtractor's are wiki_00, wiki_01, ..."""
     return (path.suffix.lower() in _ENDINGS or path.name.startswith("wiki_")) and not path.name.startswith(".")
 
 
 def documents_of(path: Path, book: bool) -> Iterator[list[str]]:
-    """Yield the documents of a file, each as its lines that are not empty, with `&amp;` and the like as characters.
+    """Yield the documents of a file as their nonempty lines, in which characters replace references such as `&amp;`.
 
     Args:
         path: text, plain or compressed by xz, gzip or bzip2: a paragraph per line and an empty line between documents,
@@ -120,11 +120,11 @@ def unchanged(paths: Iterable[Path]) -> Iterator[None]:
     yield
     for path, about in before:
         if (path.stat().st_size, path.stat().st_mtime_ns) != (about.st_size, about.st_mtime_ns):
-            raise UserError(f"{path} changed while it was read. Run the command again when it is whole.")
+            raise UserError(f"{path} changed while it was read. Run the command again when the file is complete.")
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """Open a file for reading, and decompress it by its first bytes."""
+    """Open a file for reading; its first bytes decide how it is decompressed."""
     with path.open("rb") as file:
         start = file.read(8)
     unpack = next((function for magic, function in _PACKED.items() if start.startswith(magic)), open)

@@ -1,4 +1,4 @@
-"""Data of many languages: a folder for each, and how often each is drawn."""
+"""Data in many languages: a folder for each, and the probability with which each is sampled."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +22,6 @@ def languages(folder: Path, chosen: str | None = None) -> list[str]:
 
 
 def probabilities(sizes: Sequence[float], alpha: float) -> np.ndarray:
-    """Compute how often each language is drawn, `p_l ~ n_l^alpha` (mBERT, XLM, XLM-R): by size with 1, alike with 0."""
+    """Compute the sampling probabilities `p_l ~ n_l^alpha` (mBERT, XLM, XLM-R): by size with 1, equal with 0."""
     smoothed = (np.asarray(sizes, dtype=np.float64) / max(sizes)) ** alpha
     return smoothed / smoothed.sum()

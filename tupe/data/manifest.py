@@ -18,7 +18,7 @@ IMPORTED = "import"
 
 
 def checksums(folder: Path, map_: Map = map) -> dict[str, str]:
-    """Compute the checksum of each file in a folder and below it that a training reads, by its name there."""
+    """Compute the checksums of the files in and below a folder that a training reads, by relative path."""
     files = sorted(path for pattern in _READ for path in folder.rglob(pattern) if path.parts[len(folder.parts)] != WORK)
     return dict(zip((path.relative_to(folder).as_posix() for path in files), map_(sha256, files)))
 
@@ -44,7 +44,7 @@ def _compare(folder: Path, known: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of `tupe prepare-corpus`: everything that its contents depend on, except the input files."""
+    """Settings of `tupe prepare-corpus`: everything that the corpus depends on, except the input files."""
 
     profile: str  # the profile that `stages` and `language` were taken from
     stages: tuple[str, ...]  # names of `tupe.data.text.STAGES`
@@ -63,12 +63,12 @@ class Settings:
 class Manifest:
     """A prepared corpus."""
 
-    folder: Path  # where it is, which is not in the file
+    folder: Path  # where the corpus is; not saved in the file
     settings: Settings
     checksums: dict[str, str]  # SHA-256 of each file
     inputs: list[dict[str, Any]] = field(default_factory=list)  # `Input.identity` of each
     data: list[str] = field(default_factory=list)  # folders of training data
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)  # of each language
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)  # by language
     imported: dict[str, Any] | None = None  # name, kind and licence of the model whose vocabulary this is
 
     @classmethod
@@ -86,7 +86,7 @@ class Manifest:
         return manifest
 
     def write(self) -> None:
-        """Write the file."""
+        """Write `manifest.json`."""
         record = asdict(self)
         del record["folder"]
         write_json(self.folder / NAME, record)
@@ -105,7 +105,7 @@ class Manifest:
         return {name: self.checksums[name] for name in (self.model.name, DICTIONARY)}
 
     def described(self) -> dict[str, Any]:
-        """Describe the dependencies of a task's data: the checksums of the vocabulary, and the text processing."""
+        """Describe what a task's data depend on: the checksums of the vocabulary, and the text processing."""
         text = {"stages": list(self.settings.stages), "language": self.settings.language}
         return {"corpus": self.vocabulary(), "text": text}
 

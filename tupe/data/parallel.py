@@ -1,4 +1,4 @@
-"""A function over many items on several processes: results in order, few items in memory."""
+"""Map a function over many items in several processes, with results in order and few items in memory."""
 
 import contextlib
 import ctypes
@@ -12,22 +12,22 @@ from typing import Any
 
 from tupe.util import available_cores
 
-_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
+_PDEATHSIG = 1  # Linux's option for the signal that a process gets when its parent ends
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 @contextlib.contextmanager
 def pool(workers: int = 0) -> Iterator[Map]:
-    """Yield a `map` over `workers` processes, in order, which reads few items ahead; one worker is this process.
+    """Yield a `map` over `workers` processes, which keeps the order and reads few items ahead.
 
-    Without a number there is a process for each core.
+    0 workers means one process per core. 1 means this process.
     """
     workers = workers or available_cores()
     if workers == 1:
         yield map
         return
-    # fork: a process starts at once, and nothing that ran in this one is run again
+    # a fork starts at once, and imports nothing again
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin) as executor:
 
         def ordered(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -43,7 +43,7 @@ def pool(workers: int = 0) -> Iterator[Map]:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and die with it: a fork holds the lock of the folder too."""
+    """Leave Ctrl-C to the parent, and die with the parent, because a fork also holds the lock of the folder."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(AttributeError):  # macOS has no such call
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
@@ -57,5 +57,5 @@ def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def counted(counts: dict[str, int]) -> str:
-    """Write counts as "2 pairs, 1 dropped"."""
+    """Format counts as "2 pairs, 1 dropped"."""
     return ", ".join(f"{number:,} {what}" for what, number in counts.items())

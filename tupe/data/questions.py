@@ -7,7 +7,7 @@ A prepared folder has `dict.txt` and a folder for each split, which holds
     begin, end          fairseq's binary data: the characters of the pieces of `context`
     examples.npy        int64 `(N, 4)`: the number of the question and of its paragraph in the file, the first and last
                         piece of its answer (-1 without an answer)
-    report.json         the file, its rules and language, and what became of its questions
+    report.json         the source file, its rules and language, and counts of its questions
 
 Windows are made when a split is read, so their length and stride can be chosen then.
 """
@@ -37,14 +37,14 @@ from tupe.util import UserError, atomic, labelled, read_json, run_folder, sha256
 
 EXAMPLES, QUESTIONS = "examples.npy", "questions.json"
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
-_BATCH = 16  # paragraphs that a process gets at a time
+_BATCH = 16  # paragraphs sent to a process at a time
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the paragraphs of a file of SQuAD v1.1, MLQA, XQuAD or TyDiQA-GoldP, which xz, gzip or bzip2 may pack.
+    """Return the paragraphs of a file of SQuAD v1.1, MLQA, XQuAD or TyDiQA-GoldP, which may be compressed.
 
-    They are as in the file: a `context`, and `qas` with `id`, `question` and `answers`. Only answers without text, as
-    in XTREME's test sets, are left out.
+    As in the file, each has a `context`, and `qas` with `id`, `question` and `answers`. Only answers without text, such
+    as those of XTREME's test sets, are left out.
     """
     paragraphs = [paragraph for article in read_packed_json(path)["data"] for paragraph in article["paragraphs"]]
     for question in chain.from_iterable(paragraph["qas"] for paragraph in paragraphs):
@@ -53,7 +53,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def read_packed_json(path: Path) -> Any:
-    """Read a JSON file, which may be packed."""
+    """Read a JSON file, which may be compressed."""
     with open_packed(path) as file:
         return json.loads(file.read())
 
@@ -61,7 +61,7 @@ def read_packed_json(path: Path) -> Any:
 def score(paragraphs: list[dict], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
     """Compute `exact_match` and `f1` like the official scripts: means over all questions, in percent.
 
-    A question without a prediction counts 0. Without any answer there are no scores.
+    A question without a prediction counts as 0. If no question has an answer, the result is empty.
     """
     questions = [question for paragraph in paragraphs for question in paragraph["qas"]]
     if not any(question["answers"] for question in questions):
@@ -80,7 +80,7 @@ def qa_score(
     XQuAD and TyDiQA-GoldP are scored by SQuAD's rules. Files may be compressed (.xz, .gz, .bz2).
 
     Args:
-        reference: Questions with their answers, JSON of SQuAD's form.
+        reference: Questions with their answers, in SQuAD's JSON format.
         predictions: JSON with a text for each id.
         rules: Rules by which answers are scored.
         language: Language of the text.
@@ -88,15 +88,15 @@ def qa_score(
     paragraphs, predicted = read(reference), read_packed_json(predictions)
     ids = {question["id"] for paragraph in paragraphs for question in paragraph["qas"]}
     if missing := ids - predicted.keys():
-        said = f"{len(missing)} question(s) without a prediction count 0, such as {min(missing)}"
+        said = f"{len(missing)} question(s) without a prediction count as 0, such as {min(missing)}"
         print(f"warning: {said}", file=sys.stderr)
     return json.dumps(score(paragraphs, predicted, tokens(rules, language)))
 
 
 class Encoder:
-    """Encoder of texts to pieces, like those of a corpus' own texts, each with its characters in the text.
+    """Encode texts into pieces as a corpus was encoded, and map each piece to its characters in the text.
 
-    Tokenizers normalize text, SentencePiece by NFKC, so lengths change. Their own offsets lead back to the
+    Tokenizers normalize text (SentencePiece by NFKC), so lengths change. Their own offsets lead back to the
     characters of their input; a piece that starts a word includes the space before it.
 
     Raises:
@@ -125,7 +125,7 @@ class Encoder:
         return Pieces(numbers, np.where(blank, last, position[begin * ~blank]), last)
 
     def _character(self, character: str) -> str:
-        """Return the character that replaces one in the corpus, or none."""
+        """Return the character that the text processing replaces `character` with, or an empty string."""
         if character.isspace():
             return character if self._keep and character not in "\r\n" else " "
         return repaired(character) if self._repair else mark(character)
@@ -142,17 +142,17 @@ def prepare_qa(
 ) -> str:
     """Prepare extractive question answering (SQuAD v1.1, MLQA, XQuAD, TyDiQA-GoldP) with the vocabulary of a corpus.
 
-    The splits are train, valid, valid1, ..., test, and test-de, test-fr, ... of a language. Those that are in OUT
-    already are kept. Files may be compressed (.xz, .gz, .bz2).
+    The splits are train, valid, valid1, ..., test, and test-de, test-fr, ... for single languages. Splits that OUT
+    already has are kept. Files may be compressed (.xz, .gz, .bz2).
 
     tupe prepare-qa train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json data/wiki data/squad
 
     Args:
-        files: SPLIT=FILE, JSON of SQuAD's form.
+        files: SPLIT=FILE, in SQuAD's JSON format.
         corpus: Prepared corpus, or an imported model.
         out: Folder to write.
         rules: Rules by which answers are scored.
-        language: Language of contexts whose split does not name its own.
+        language: Language of the splits that are not named by one.
         workers: Processes; all cores by default.
 
     Raises:
@@ -210,7 +210,7 @@ def _encode(corpus: Manifest, batch: list[dict]) -> list[tuple[Pieces, list[tupl
     """Encode some paragraphs in a process of the pool, and find the pieces of each answer.
 
     Returns:
-        Each paragraph in pieces, and of its questions the pieces, and the first and last piece of the answer.
+        The pieces of each paragraph; for each of its questions, the pieces, and the answer's first and last piece.
     """
     encoder, found = Encoder(corpus), []
     for paragraph in batch:
@@ -225,7 +225,7 @@ def _encode(corpus: Manifest, batch: list[dict]) -> list[tuple[Pieces, list[tupl
 
 
 def _target(context: str, pieces: Pieces, answers: list[dict]) -> tuple[int, int] | None:
-    """Return the first and last piece of the first answer; `None` if it is not in the context, or in no piece."""
+    """Return the first and last piece of the first answer; `None` if the context or its pieces do not contain it."""
     if not answers:
         return None
     text, start = answers[0]["text"], answers[0]["answer_start"]

@@ -1,4 +1,4 @@
-"""Compute exact match and F1 of an answer: SQuAD's rules, one for all languages, and MLQA's for each language.
+"""Compute exact match and F1 of an answer, by SQuAD's rules for all languages or by MLQA's for each language.
 
 Rajpurkar et al., 2016 (evaluate-v1.1) and Lewis et al., 2020 (mlqa_evaluation_v1). Both lower-case, delete punctuation,
 then articles, and compare the rest: as a whole (exact match), or as a bag of tokens (F1).
@@ -24,7 +24,7 @@ _ARTICLES = {
     "hi": None,
     "zh": None,
 }
-_CHINESE = re.compile("[\u4e00-\u9fa5]|[^\\s\u4e00-\u9fa5]+")  # every character of the block by itself
+_CHINESE = re.compile("[\u4e00-\u9fa5]|[^\\s\u4e00-\u9fa5]+")  # each Chinese character is a token
 
 
 @cache

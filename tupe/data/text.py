@@ -38,7 +38,7 @@ _STRINGS_KEPT = 200_000  # spaCy caches every word
 
 
 def unescape(line: str) -> str:
-    """Replace by characters `&amp;`, `&lt;`, `&apos;`, `&#91;`, ..., as WikiExtractor and Moses escape them."""
+    """Replace `&amp;`, `&lt;`, `&apos;`, `&#91;`, ..., as WikiExtractor and Moses write them, by characters."""
     return _REFERENCE.sub(_character, line) if "&" in line else line
 
 
@@ -51,8 +51,8 @@ def _character(found: re.Match[str]) -> str:
 def repair(line: str) -> str:
     """Remove control, private, unassigned and formatting characters; white space becomes single spaces.
 
-    A byte that was not UTF-8 (a surrogate escape of Python's) becomes its character of Windows-1252, which repairs text
-    of mixed encodings. A byte without such a character is removed, and so is U+FFFD, which earlier repairs leave.
+    A byte that was not UTF-8 (a surrogate escape) becomes its Windows-1252 character, which repairs text of mixed
+    encodings. A byte without such a character is removed, and so is U+FFFD, which earlier repairs leave behind.
     """
     line = " ".join(line.split())
     if line.isprintable() and "\ufffd" not in line:
@@ -61,7 +61,7 @@ def repair(line: str) -> str:
 
 
 def repaired(character: str) -> str:
-    """Return what `repair` makes of a character that is not white space: one character, or none."""
+    """Return the replacement by `repair` of a character other than white space; empty if it is removed."""
     if "\udc80" <= character <= "\udcff":
         character = bytes([ord(character) - 0xDC00]).decode("cp1252", errors="ignore")
     is_text = character in _JOINERS or not (character in "\ufffd" or unicodedata.category(character).startswith("C"))
@@ -69,12 +69,12 @@ def repaired(character: str) -> str:
 
 
 def mark(line: str) -> str:
-    """Put U+FFFD for every byte that was not UTF-8, so that the line can be written; white space as in `repair`."""
+    """Replace bytes that were not UTF-8 by U+FFFD, so that the line can be written; white space as in `repair`."""
     return _SURROGATE.sub("\ufffd", " ".join(line.split()))
 
 
 def keep_white_space(line: str) -> str:
-    """Put U+FFFD for every byte that was not UTF-8 and spaces for line breaks; keep other white space within."""
+    """Replace bytes that were not UTF-8 by U+FFFD and line breaks by spaces; keep other inner white space."""
     return _SURROGATE.sub("\ufffd", _BREAK.sub(" ", line)).strip()
 
 
@@ -98,7 +98,7 @@ def tokeniser(language: str) -> Callable[[str], str]:
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang=language)
-    for name in ("islower", "isanyalpha"):  # they make a set of all letters at each call: a third of the time
+    for name in ("islower", "isanyalpha"):  # each call makes a set of all letters: a third of the time
         setattr(moses, name, lru_cache(maxsize=1 << 16)(getattr(moses, name)))
 
     def tokenise(line: str) -> str:
@@ -110,7 +110,7 @@ def tokeniser(language: str) -> Callable[[str], str]:
 
 
 class Sentences:
-    """spaCy's rules for the sentences of a language, or of any (`xx`); no model is needed."""
+    """spaCy's rule-based sentence splitter for a language, or for any (`xx`); it needs no model."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -122,13 +122,13 @@ class Sentences:
 
         self._rules = spacy.blank(self._language)
         self._rules.add_pipe("sentencizer")
-        self._rules.max_length = 1 << 24  # characters: no model takes memory
-        # for speed: tokens of more words are cached, and words have the one attribute that the sentencizer reads
+        self._rules.max_length = 1 << 24  # characters; the usual limit protects models, of which there are none
+        # for speed: cache the tokens of more words, and compute only the attribute that the sentencizer reads
         self._rules.tokenizer.max_cache_size = _STRINGS_KEPT
         self._rules.vocab.lex_attr_getters = {IS_PUNCT: self._rules.vocab.lex_attr_getters[IS_PUNCT]}
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Split lines. One with a word of more than 256 characters stays whole: spaCy would take quadratic time."""
+        """Split lines. A line with a word above 256 characters stays whole: spaCy would take quadratic time."""
         if len(self._rules.vocab.strings) > _STRINGS_KEPT:
             self._load()
         lines = [" ".join(line.split()) for line in lines]
@@ -138,10 +138,10 @@ class Sentences:
 
 
 REPAIR = "repair-characters"
-#: Without `repair-characters`, for tokenizers whose pieces have white space in them, such as byte-level ones.
+#: Used instead of `repair-characters` by tokenizers whose pieces contain white space, such as byte-level ones.
 KEEP_WHITE_SPACE = "keep-white-space"
 SPLIT = "split-sentences"
-#: The stages from a line to a line, which is removed if it is empty; made for a language.
+#: The stages that map a line to a line, made for a language. A line that becomes empty is removed.
 LINE_STAGES = {
     REPAIR: lambda _: repair,
     "special-tokens": lambda _: special_tokens,
@@ -158,26 +158,26 @@ PROFILES = {
 }
 #: All stages in their order; `tupe.data.corpus` has those that need the whole corpus.
 STAGES = (*PROFILES["paper"], KEEP_WHITE_SPACE)
-LANGUAGES = {"paper": "en", "sentencepiece": "xx"}  # of the rules
+LANGUAGES = {"paper": "en", "sentencepiece": "xx"}  # default language of each profile's rules
 
 
 class TextProcessing:
     """The stages that need only a document, with the rules of a language; other `STAGES` are skipped."""
 
     def __init__(self, stages: Sequence[str], language: str) -> None:
-        # what takes the place of `repair-characters` where that is off
+        # the replacement for `repair-characters` where that is off
         self._line = {REPAIR: keep_white_space if KEEP_WHITE_SPACE in stages else mark}
         self._line |= {name: make(language) for name, make in LINE_STAGES.items() if name in stages}
         self._sentences = Sentences(language) if SPLIT in stages else None
 
     def line(self, text: str) -> str:
-        """Apply the stages that go from a line to a line to a text; the result may be empty."""
+        """Apply the stages that map a line to a line; the result may be empty."""
         for function in self._line.values():
             text = function(text)
         return text
 
     def around(self, text: str) -> str:
-        """Apply `line` to the text around each `<mask>`, for users of exported models (its card)."""
+        """Apply `line` to the text around each `<mask>`; the cards of exported models recommend it."""
         return " <mask> ".join(map(self.line, text.split("<mask>"))).strip()
 
     def document(self, lines: list[str], counts: Counter) -> list[str]:

@@ -1,7 +1,7 @@
 """The SentencePiece model of a corpus, fairseq's dictionary of the same symbols, and tokenizers from text to numbers.
 
 A tokenizer is a SentencePiece model or an imported `tokenizer.json`. A text that spells `<mask>` or another special
-symbol becomes letters or the unknown symbol, because only training puts masks.
+symbol becomes letters or the unknown symbol, because only training inserts masks.
 """
 
 import textwrap
@@ -25,12 +25,12 @@ UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
 UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
 MASK = "<mask>"
-FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a dictionary
-#: Text that `train` should get, in bytes: some 1 GB of memory.
+FILLER = "madeupword"  # prefix of fairseq's symbols that round up the size of a dictionary
+#: Bytes of text that `train` should get, which takes about 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
-_THREADS = 16  # a fixed number: with another, sums of floats would come out differently
-_LONGEST = 4192  # SentencePiece leaves out a line of more bytes
-_RESERVED = {0: " ", ord("▅"): " "}  # SentencePiece leaves out a line that has one of these characters
+_THREADS = 16  # fixed, because the rounding of sums depends on the number of threads
+_LONGEST = 4192  # SentencePiece skips a line of more bytes
+_RESERVED = {0: " ", ord("▅"): " "}  # SentencePiece skips a line that has one of these characters
 
 
 def train(
@@ -43,8 +43,8 @@ def train(
 ) -> None:
     """Train a SentencePiece model of type `bpe` or `unigram` and write it. Every line counts: long ones are cut.
 
-    `vocab_size` counts `<s> <pad> </s> <unk>` and `own_symbols`, which are taken from the text whole. With `lower_case`
-    the model folds case, so that it has the pieces of text that is not lower-cased.
+    `vocab_size` includes `<s> <pad> </s> <unk>` and `own_symbols`, which are never split. If `lower_case` is true, the
+    model folds case, so its pieces also fit text that is not lower-cased.
     """
     bos, pad, eos, unk = range(len(FAIRSEQ_SYMBOLS))
     with atomic(model, overwrite=True) as part, part.open("wb") as writer:
@@ -65,29 +65,29 @@ def train(
 
 
 def _cut(line: str) -> list[str]:
-    """Cut a line that SentencePiece would leave out, at spaces where there are some."""
+    """Cut a line that SentencePiece would skip, at spaces where possible."""
     if 4 * len(line) <= _LONGEST or len(line.encode()) <= _LONGEST:
         return [line]
     return textwrap.wrap(line, _LONGEST // 4, break_on_hyphens=False)  # a character has at most 4 bytes
 
 
 def write_dictionary(model: Path, dictionary: Path) -> None:
-    """Write fairseq's `dict.txt`: the pieces, save those that fairseq adds itself.
+    """Write fairseq's `dict.txt`: the pieces, except those that fairseq adds itself.
 
-    fairseq starts a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
-    there twice. SentencePiece does not count, so each count is 1.
+    fairseq starts a dictionary with its four symbols, and its tasks add `<mask>` at the end, so the file must not list
+    them. SentencePiece reports no counts, so each count is 1.
     """
     listed = (piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK))
     dictionary.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
 
 
 def is_piece(symbol: str) -> bool:
-    """Return whether a symbol of a dictionary is neither special nor fills the dictionary up."""
+    """Return whether a symbol of a dictionary is neither special nor a filler."""
     return symbol not in (*FAIRSEQ_SYMBOLS, MASK) and not symbol.startswith(FILLER)
 
 
 def read_symbols(dictionary: Path) -> list[str]:
-    """Return the symbols of fairseq's dictionary in a file of this package, by their numbers."""
+    """Return the symbols of a `dict.txt` that this package wrote, in the order of their numbers."""
     lines = dictionary.read_text(encoding="utf-8").split("\n")
     return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 
@@ -111,7 +111,7 @@ class Pieces(NamedTuple):
 
     def span(self, first: int, last: int) -> tuple[int, int] | None:
         """Return the first and last piece that hold the characters `first` to `last`; `None` if no piece does."""
-        begin = int(np.searchsorted(self.end, first, side="right"))  # the first that ends behind `first`
+        begin = int(np.searchsorted(self.end, first, side="right"))  # the first piece that ends after `first`
         end = int(np.searchsorted(self.begin, last, side="right")) - 1
         return (begin, end) if begin <= end else None
 
@@ -140,7 +140,7 @@ class SentencePieceTokenizer:
         filled = np.flatnonzero(end > begin)
         if not len(filled):
             return Pieces(*np.zeros((3, 0), dtype=np.int64))
-        # a piece without characters is made of the same ones as the next piece that has some
+        # a piece without characters gets those of the next piece that has some
         source = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
         blank = (ids == self._blank) & (end > begin)
         begin, end = begin[source], end[source]
@@ -166,7 +166,7 @@ class JsonTokenizer:
         return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
 
     def pieces(self, text: str) -> Pieces:
-        """Return the pieces of a text; bytes of one character all have that character."""
+        """Return the pieces of a text; the bytes of a character all map to that character."""
         found = self._tokenizer.encode(text, add_special_tokens=False)
         begin, end = np.array(found.offsets, dtype=np.int64).reshape(-1, 2).T
         blank = np.array([text[b:e].isspace() for b, e in found.offsets], dtype=bool)

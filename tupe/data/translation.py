@@ -1,8 +1,8 @@
-"""From parallel text to the data of fairseq's `translation` task, with one joint SentencePiece model.
+"""Prepare parallel text for fairseq's `translation` task, with one joint SentencePiece model.
 
-SentencePiece is trained on both sides of the training data. Training pairs that are too long or too unequal are left
-out and counted. Validation and test data stay whole, since scores are compared by line numbers; their text is kept
-next to the binary data, `text/test.de`, as the reference of sacreBLEU.
+SentencePiece is trained on both sides of the training data. Training pairs that are too long or too unequal in length
+are dropped and counted. Validation and test data stay complete, because scores compare lines by number. Their text is
+kept next to the binary data, such as `text/test.de`, as sacreBLEU's reference.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, kept_tokenizer
 from tupe.data.tokenizers import train as train_model
 from tupe.util import read_json, run_folder, sha256, write_json
 
-_BATCH = 1000  # pairs that a process gets at a time
+_BATCH = 1000  # pairs sent to a process at a time
 
 
 def prepare_translation(
@@ -51,21 +51,21 @@ def prepare_translation(
     tupe prepare-translation en de OUT --train data/train --valid data/val --test data/test_2016
 
     Args:
-        source: Language that is translated, as its files end: en.
-        target: Language of the translations: de.
+        source: Source language, which is the suffix of its files: en.
+        target: Target language: de.
         out: Folder to write.
-        train: Training data without the ending: data/train.
+        train: Training data without the suffix: data/train.
         valid: Validation data.
         test: Test data; the second becomes test1.
-        vocab_size: Symbols of both languages.
+        vocab_size: Number of symbols for both languages.
         model_type: Kind of SentencePiece model.
         lower_case: Fold case in the SentencePiece model.
-        max_tokens: Tokens of the longest training side.
-        max_ratio: Highest ratio of the lengths of a training pair.
+        max_tokens: Maximum number of tokens on each side of a training pair.
+        max_ratio: Maximum ratio of the lengths of a training pair.
         workers: Processes; all cores by default.
 
     Raises:
-        UserError: `out` was begun with other files or settings.
+        UserError: `out` was started with other files or settings.
         ValueError: two files have different numbers of lines.
     """
     languages = (source, target)
@@ -93,7 +93,7 @@ def _find(prefix: str, language: str) -> Path:
 
 
 def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Yield the lines of two files in parallel; each run of white space is one space, `&apos;` an apostrophe."""
+    """Yield the lines of two files in parallel; white space becomes single spaces, `&apos;` an apostrophe."""
     return zip(_lines(source), _lines(target), strict=True)
 
 
@@ -108,8 +108,8 @@ def _vocabulary(out: Path, files: dict[str, Path], learned: dict[str, Any]) -> N
     """Train the SentencePiece model, and write one dictionary for both languages."""
     size = sum(len(line.encode()) for pair in pairs(*files.values()) for line in pair)
 
-    step = max(1, -(-size // SAMPLE_BYTES[learned["model_type"]]))  # every how many pairs
-    sample = itertools.islice(pairs(*files.values()), 0, None, step)  # pairs, so that both languages are in it
+    step = max(1, -(-size // SAMPLE_BYTES[learned["model_type"]]))  # every `step`-th pair is sampled
+    sample = itertools.islice(pairs(*files.values()), 0, None, step)  # pairs, to sample both languages
     train_model((line for pair in sample for line in pair if line), out / MODEL, **learned, own_symbols=())
     write_dictionary(out / MODEL, out / DICTIONARY)
     for language in files:
@@ -117,7 +117,7 @@ def _vocabulary(out: Path, files: dict[str, Path], learned: dict[str, Any]) -> N
 
 
 def _write_split(out: Path, name: str, files: dict[str, Path], limits: dict, map_: Map) -> dict[str, int]:
-    """Write `train.en-de.en`, `.de`, and of other splits the text itself; return what became of the pairs."""
+    """Write `train.en-de.en` and `.de`, for other splits also the text itself; return counts of the pairs."""
     counts, symbols = Counter(), len(read_symbols(out / DICTIONARY))
     (out / "text").mkdir(exist_ok=True)
     bar = tqdm(pairs(*files.values()), name, disable=None, unit=" pairs")
@@ -147,6 +147,6 @@ def _encode(model: Path, batch: list[tuple[str, str]]) -> tuple[list[tuple[str, 
 
 
 def _is_kept(source: int, target: int, max_tokens: int, max_ratio: float) -> bool:
-    """Return whether training keeps a pair of these lengths, as Moses' `clean-corpus-n`."""
+    """Return whether training keeps a pair of these lengths, as Moses' `clean-corpus-n` does."""
     shorter, longer = sorted((source, target))
     return shorter > 0 and longer <= max_tokens and longer <= max_ratio * shorter

@@ -1,4 +1,4 @@
-"""Windows of contexts that are too long for a model: fairseq's dataset of a split, where pieces count, and answers."""
+"""Windows of contexts that are too long for a model: the dataset of a split, where pieces count, the best answers."""
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -72,7 +72,7 @@ def best_span(
 ) -> Span | None:
     """Return the best span of a window; among equal ones, the one that begins, then ends first.
 
-    It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
+    All spans are compared. The official code compares the 20 best first and last places, which may give no pair in
     order. `first` and `last` are the scores `(T,)` of a span's first and last place, float32; `may_begin` and `may_end`
     mark where it may start and end, bool `(T,)`. A span has at most `longest` places.
     """
@@ -158,9 +158,9 @@ class QuestionWindows(Sized):
             return np.random.permutation(len(self))
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a batch; empty without samples, where batches do not divide among processes.
+        """Return a batch. It is empty without samples, which happens if processes get unequal numbers of batches.
 
-        In evaluation `may_begin` and `may_end`, bool `(B, T)`, are the places of answers.
+        In evaluation, `may_begin` and `may_end`, bool `(B, T)`, mark the places where answers may start and end.
         """
         if not samples:
             return {}
@@ -207,7 +207,7 @@ class QuestionWindows(Sized):
         return context[begin:end].strip()
 
     def answers(self, spans: Mapping[int, Span]) -> dict[str, str]:
-        """Return the best answer to a question by its id, of the best spans of windows; of equal ones the first."""
+        """Return the best answer to each question by id, from the windows' best spans; the first window wins ties."""
         texts = {}
         for window in sorted(spans, key=lambda window: (spans[window].score, -window)):  # the best comes last
             texts[self.question_of(window)["id"]] = self.text(window, *spans[window][1:])

@@ -1,4 +1,4 @@
-"""Read the rows of a task's files, and write its folder for fairseq's sentence prediction, encoded as a corpus."""
+"""Read a task's files, encode them as a corpus is encoded, and write the folder for fairseq's sentence prediction."""
 
 import shutil
 from collections import Counter
@@ -19,14 +19,14 @@ from tupe.data.text import kept_processing
 from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, kept_tokenizer, read_symbols
 from tupe.util import atomic, read_json, sha256, write_json
 
-_BATCH = 1000  # rows that a process gets at a time
+_BATCH = 1000  # rows sent to a process at a time
 
 
 def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    """Yield the texts and the label of the rows of a file that can be used: a class, or a score in [0, 1].
+    """Yield the texts and the label, a class or a score in [0, 1], of each usable row of a file.
 
-    Every row of a file without labels is there, since predictions need it. `counts` gets the rows that are `kept` and
-    `dropped`, and the malformed ones that are kept with `empty` texts.
+    A file without labels keeps every row, because each needs a prediction. `counts` gets the numbers of rows that are
+    `kept` and `dropped`, and of malformed rows that are kept with `empty` texts.
     """
     with path.open("rb") as file:
         columns = split.columns or fields_of(file.readline())
@@ -45,7 +45,7 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[tupl
 
 
 def _label(fields: dict[str, str], task: Task) -> str | None:
-    """Return the class of a row, or its score in [0, 1]; `None` if the task does not have it."""
+    """Return the class of a row, or its score in [0, 1]; `None` if the task has no such class or score."""
     label = fields[task.label]
     if task.scale is None:
         return label if label in task.classes else None
@@ -62,7 +62,7 @@ def present(task: Task, glue: Path) -> bool:
 
 
 def files_of(task: Task, glue: Path) -> dict[Split, Path]:
-    """Find the files of a task: training and development files must be there, those of tests and languages may be."""
+    """Find the files of a task. Training and development files are required, those of tests and languages are not."""
     found = {}
     for split in task.splits:
         path = next((glue / name for name in split.files if (glue / name).is_file()), None)
@@ -78,8 +78,8 @@ def prepare_glue(
 ) -> str:
     """Prepare tasks of GLUE, or of your own, with the text processing and vocabulary of a corpus.
 
-    OUT gets for each task `input0`, for pairs `input1`, `label`, and `manifest.json`. A task that was made from the
-    same files and corpus is not made again.
+    OUT gets a folder per task with `input0`, for pairs also `input1`, `label` and `manifest.json`. A task that is
+    already prepared from the same files and corpus is skipped.
 
     tupe prepare-glue glue_data data/wiki CoLA STS-B data/glue
 
@@ -88,14 +88,14 @@ def prepare_glue(
         corpus: Prepared corpus, or an imported model.
         names: Tasks; all in GLUE by default.
         out: Folder that gets a folder per task.
-        tasks: YAML file of tasks of your own, whose files are in GLUE.
+        tasks: YAML file that describes your own tasks, whose files are in GLUE.
         workers: Processes; all cores by default.
     """
     known, manifest = read_tasks(tasks, glue) if tasks else TASKS, Manifest.load(corpus)
     chosen = [known[name] for name in names] or [task for task in known.values() if present(task, glue)]
     if not names and len(chosen) < len(known):
         print(f"not in {glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
-    found = [(task, files_of(task, glue)) for task in chosen]  # all, before the first is written
+    found = [(task, files_of(task, glue)) for task in chosen]  # fails before anything is written
     with pool(workers) as map_:
         for task, files in found:
             path = out / task.name / MANIFEST
@@ -142,7 +142,7 @@ def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest,
 
 
 def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: list[str]) -> None:
-    """Write labels, classes as fairseq's binary data with a dictionary, which names predictions too; scores as text."""
+    """Write labels: scores as text, classes as fairseq's data with a dictionary, which predictions use too."""
     folder.mkdir(exist_ok=True)
     if classes:
         (folder / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")

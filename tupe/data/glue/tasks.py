@@ -18,8 +18,8 @@ class Split:
 
     # fairseq's: `train`, `valid`, `valid1`, `test`, `test1`; `valid-de`, `test-de` of a language
     name: str
-    files: tuple[str, ...]  # where the file may be below the GLUE folder
-    columns: tuple[str, ...] = ()  # their names, if the first line does not have them
+    files: tuple[str, ...]  # possible paths of the file below the GLUE folder
+    columns: tuple[str, ...] = ()  # names of the columns, if the file has no header
     labelled: bool = True  # whether labels are read; every row of a file without labels is kept
 
 
@@ -105,7 +105,7 @@ def read_tasks(path: Path, folder: Path) -> dict[str, Task]:
 
     The first line of each data file names its columns. A file without the label's column is a test set to predict.
     """
-    rows = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)  # which reads each value as text: no, 1, 2.50
+    rows = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)  # reads every value as text: no, 1, 2.50
     return {name: _own_task(name, folder, **row) for name, row in rows.items()}
 
 
@@ -127,7 +127,7 @@ def _own_task(
 
 
 def prepared_task(folder: Path) -> Task:
-    """Return the row of a prepared task: that of GLUE's table with the folder's name, else that of its manifest."""
+    """Return the row of a prepared task: from GLUE's table by the folder's name, or else from its manifest."""
     name = folder.resolve().name
     if name in TASKS:
         return TASKS[name]
@@ -137,7 +137,7 @@ def prepared_task(folder: Path) -> Task:
 
 
 def training_file(folder: str | None) -> str | None:
-    """Return the training file of GLUE's task that a folder is named after; MNLI and XNLI have one, AX has none."""
+    """Return the training file of the GLUE task that a folder is named after; MNLI and XNLI share one, AX has none."""
     row = TASKS.get(Path(folder).resolve().name) if folder else None
     return next((split.files[0] for split in row.splits if split.name == "train"), None) if row else None
 
