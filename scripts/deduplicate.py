@@ -1,15 +1,15 @@
-"""Lines that came before go, on several machines that share a folder, by datatrove: pip install '.[machines]'.
+"""Remove repeated lines by datatrove, on one machine or on several that share a folder: pip install '.[machines]'.
 
-FOLDER/in has JSON lines with a `text`, FOLDER/out gets them, which `tupe prepare-corpus` reads. The work is TASKS tasks
-in three steps; on one machine:
+FOLDER/in has JSON lines with a `text`. FOLDER/out gets them without repetitions, for `tupe prepare-corpus`. The work is
+TASKS tasks in each of three steps. On one machine:
 
     python scripts/deduplicate.py FOLDER 64 --workers 16
 
-On several, each does its tasks of a step, and all end a step before one starts the next:
+On several machines, each does its tasks of a step, and all must end a step before one starts the next:
 
     python scripts/deduplicate.py FOLDER 64 --workers 16 --step 0 --first 16 --count 16
 
-Finished tasks are skipped. Lines that cannot be read stop it, where datatrove would skip them.
+Finished tasks are skipped. A line that cannot be read stops the script, where datatrove would skip it.
 """
 
 import argparse
@@ -23,11 +23,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # datatrove may ha
 from tupe.util import UserError, run_folder
 
 STEPS = range(3)
-LINES = 0xFFFF  # of a document, as datatrove numbers them
+LINES = 0xFFFF  # lines of a document that datatrove can number
 
 
 def main() -> None:
-    """Run one step, or all, and remember in the folder the input and the number of tasks."""
+    """Run one step or all, and record the input and the number of tasks in the folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tasks", type=int)
@@ -40,12 +40,12 @@ def main() -> None:
     for path in files:
         digest.update(f"{path.relative_to(args.folder)} {path.stat().st_size}\n".encode())
     settings = {"tasks": args.tasks, "in": f"{len(files)} files, {digest.hexdigest()[:12]}"}
-    with run_folder(args.folder, settings, wait=True):  # of several machines, so not for the work itself
+    with run_folder(args.folder, settings, wait=True):  # not for the work itself, which several machines share
         pass
     for number in STEPS if args.step is None else [args.step]:
         done = sum(1 for _ in (args.folder / f"log{number - 1}/completions").glob("*")) if number else args.tasks
         if done < args.tasks:
-            raise UserError(f"{done} of {args.tasks} tasks of step {number - 1} are done, and step {number} needs all.")
+            raise UserError(f"Step {number} needs all {args.tasks} tasks of step {number - 1}, but {done} are done.")
         _run(number, args)
 
 
@@ -64,7 +64,7 @@ def _run(number: int, args: argparse.Namespace) -> None:
     from datatrove.utils.word_tokenizers import WhitespaceTokenizer
 
     class Reader(JsonlReader):
-        """Reader of JSON lines that stops at a wrong one, which datatrove would skip."""
+        """Reader of JSON lines that raises an error at a wrong one, which datatrove would skip."""
 
         def read_file(self, filepath: str):
             with self.data_folder.open(filepath, "rb", compression=self.compression) as file:
@@ -85,7 +85,7 @@ def _run(number: int, args: argparse.Namespace) -> None:
         hash_config=HashConfig(hash_fc="sha1", precision=64),
     )
     read, hashes, found, out = (f"{args.folder}/{name}" for name in ("in", "hashes", "found", "out"))
-    words = WhitespaceTokenizer()  # asked for, but not used for lines
+    words = WhitespaceTokenizer()  # required, but not used for lines
     steps = [
         [Reader(read), SentenceDedupSignature(hashes, args.tasks, config, words)],
         [SentenceFindDedups(hashes, found, config=config)],

@@ -69,5 +69,5 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
     with run_folder(tmp_path, {"rate": 1e-4, "files": ("a", "b")}):
         pass
     other = run_folder(tmp_path, {"rate": 2e-4, "files": ("a", "b")})
-    with pytest.raises(UserError, match=r"begun with rate = 0\.0001, not 0\.0002"), other:
+    with pytest.raises(UserError, match=r"started with rate = 0\.0001, not 0\.0002"), other:
         pass

@@ -1,4 +1,4 @@
-"""Registers the plugin with fairseq, all of it and in one place; importing this is enough.
+"""Register the whole plugin with fairseq: importing this module is enough.
 
 fairseq imports `tasks` and `models` of `--user-dir`; in the package only their `__init__.py` import this file.
 """

@@ -1,4 +1,4 @@
-"""Errors for users, files that are whole or absent, locks, and the plugin's folders."""
+"""Errors for users, atomic files, locks, and the plugin's folders."""
 
 import contextlib
 import fcntl
@@ -24,16 +24,16 @@ class UserError(ValueError):
 
 
 def labelled(arguments: Iterable[str]) -> list[tuple[str, Path]]:
-    """Split each `[LABEL=]PATH`, whose label is empty where none is given. A path that exists may have a `=`."""
+    """Split each `[LABEL=]PATH`; the label is empty if there is none. A path that exists may contain `=`."""
     parts = (["", text] if "=" not in text or Path(text).exists() else text.split("=", 1) for text in arguments)
     return [(label, Path(path)) for label, path in parts]
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Raise a `UserError` if two things have one label."""
+    """Raise a `UserError` if a label occurs twice."""
     for label in labels:
         if labels.count(label) > 1:
-            raise UserError(f"Two are called '{label}'. Give each its own label, as in LABEL=PATH.")
+            raise UserError(f"The label '{label}' occurs twice. Use different labels: LABEL=PATH.")
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def check_new(path: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what `atomic` left in `folder` when processes were killed, while no other process writes there."""
+    """Remove temporary files of killed processes from `folder`, to which no other process may be writing."""
     for path in folder.glob(".*.part"):
         _remove(path)
 
@@ -78,7 +78,7 @@ def _remove(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, atomically, instead of an earlier file."""
+    """Write `value` as JSON; an earlier file is replaced atomically."""
     with atomic(path, overwrite=True) as part:
         part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -115,12 +115,12 @@ def lock(path: Path, wait: bool = False) -> Iterator[IO]:
 
 @contextlib.contextmanager
 def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[IO]:
-    """Lock a folder of results, and refuse one whose `settings.json` differs: its results are of other inputs.
+    """Lock a folder of results. A folder whose `settings.json` differs has results of other inputs, and is an error.
 
-    Yields the locked file, as `lock`.
+    Yields the locked file, as `lock` does.
 
     Raises:
-        UserError: the folder was begun with other settings, or another process holds it and `wait` is false.
+        UserError: the folder was started with other settings, or another process holds it and `wait` is false.
     """
     settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
     kept = folder / "settings.json"
@@ -129,7 +129,7 @@ def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> It
         for name in dict.fromkeys((*settings, *found)):
             if found.get(name) != settings.get(name):
                 raise UserError(
-                    f"{folder} was begun with {name} = {found.get(name)}, not {settings.get(name)}. "
+                    f"{folder} was started with {name} = {found.get(name)}, not {settings.get(name)}. "
                     "Choose another folder, or delete this one."
                 )
         remove_parts(folder)
@@ -144,7 +144,7 @@ def available_cores() -> int:
 
 
 def for_cpu(processes: int) -> None:
-    """Set variables for so many processes on the CPU; variables that are set keep their values."""
+    """Set environment variables for this number of processes on the CPU, except those that are already set."""
     usual = {
         "OMP_NUM_THREADS": max(1, available_cores() // processes),
         "GOMP_SPINCOUNT": 100_000,  # threads that wait for each other spin briefly
@@ -166,7 +166,7 @@ def visible_gpus() -> list[str]:
 
 
 def user_dir() -> Path:
-    """Return the folder for fairseq's `--user-dir`: that of `TUPE_USER_DIR`, else this package."""
+    """Return the folder for fairseq's `--user-dir`: `TUPE_USER_DIR` if it is set, else this package."""
     return Path(os.environ.get(USER_DIR) or Path(__file__).parent).resolve()
 
 
@@ -182,7 +182,7 @@ def config_dir(kind: str = "") -> Path:
     """Return the folder of the shipped configurations, which is in the package, or in the clone.
 
     Args:
-        kind: One kind of them: `pretraining`, `finetuning`, `translation` or `study`.
+        kind: Subfolder: `pretraining`, `finetuning`, `translation` or `study`.
     """
     package = Path(str(resources.files("tupe"))).resolve()
     folder = package / "configs"
@@ -190,7 +190,7 @@ def config_dir(kind: str = "") -> Path:
 
 
 def import_transformers() -> ModuleType:
-    """Return the module `transformers`, after hiding a torchaudio that does not load: Transformers would import it.
+    """Return the module `transformers`. A torchaudio that does not load is hidden, since Transformers would import it.
 
     fairseq brings torchaudio, which needs the libraries of the PyTorch that it was built for.
     """

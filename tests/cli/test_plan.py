@@ -22,7 +22,7 @@ def test_numbers(corpus):
     keys = ("dataset.batch_size=4", "optimization.update_freq=[8]")
     first, batch, total, operations = pretraining(corpus, *keys, nodes=2, processes=4)
     assert first == "tupe_tiny, 859k parameters, 91 symbols"
-    assert batch == "8 processes x 4 x 8 accumulated = 256 sequences an update, of 32 tokens each"
+    assert batch == "8 processes x 4 x 8 accumulated = 256 sequences per update, of 32 tokens each"
     assert total.startswith(f"1,000,000 updates: 8.19G tokens, {8.192e9 / tokens:,.3g} times the training data of ")
     assert operations.endswith(" floating-point operations")
 
@@ -30,7 +30,7 @@ def test_numbers(corpus):
 @pytest.mark.parametrize(("name", "updates", "batch"), [("base", "1,000,000", 16 * 16), ("diet", "500,000", 64 * 64)])
 def test_configurations_of_the_papers(name, updates, batch, corpus):
     _, second, third, _ = pretraining(corpus, name=name)
-    assert f"= {batch:,} sequences an update" in second
+    assert f"= {batch:,} sequences per update" in second
     assert third.startswith(f"{updates} updates")
 
 
@@ -62,5 +62,5 @@ def test_a_translation(keys, tmp_path):
     cfg = read_config(path.parent, path.stem, overrides)
     number = sum(p.numel() for p in models.build_model(cfg.model, tasks.setup_task(cfg.task)).parameters())
     assert f", {short(number)} parameters, {4 + len(WORDS)} symbols" in first
-    assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens an update, at most"
+    assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens per update, at most"
     assert updates.startswith("8,000 updates: 6.4M tokens, ")

@@ -46,7 +46,7 @@ def test_not_exact(text, data, tmp_path, capsys):
     assert main(["warm-start", str(bert), "tupe_r", str(tmp_path / "new.pt"), *options]) == 0
     printed = capsys.readouterr().out
     assert ("taken out of the input and fitted on 70 sequences" in printed) == text
-    assert ("other old terms are lost, new ones are drawn" in printed) != text
+    assert ("other old terms are lost, new ones are random" in printed) != text
     rows = [[*map(float, row.split())] for row in re.findall(r"^  \w+(?: positions)? +([\d. ]+)$", printed, re.M)]
     assert len(rows) == 3 * text
     if text:

@@ -165,9 +165,9 @@ def test_done_is_done(text, tmp_path, capsys):
     assert capsys.readouterr().out == said
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
     sentence = fails(capsys, tmp_path / "out", *inputs(text), *SMALL, "--vocab-size", 140)
-    assert "was begun with vocab_size = 130, not 140" in sentence
+    assert "was started with vocab_size = 130, not 140" in sentence
     os.utime(text / "a.txt", (0, 0))
-    assert "was begun with inputs = " in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
+    assert "was started with inputs = " in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
 
 
 def test_an_input_that_grows_while_it_is_read(text, tmp_path, capsys, monkeypatch):

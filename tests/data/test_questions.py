@@ -54,7 +54,7 @@ def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
     prepare(corpus, out, f"train={other}", code=1)
     assert "was made from x.json" in capsys.readouterr().err
     prepare(corpus, out, f"train={path}", "--rules", "mlqa", code=1)
-    assert "was begun with rules = squad, not mlqa" in capsys.readouterr().err
+    assert "was started with rules = squad, not mlqa" in capsys.readouterr().err
     assert (out / DICTIONARY).read_bytes() == (corpus / DICTIONARY).read_bytes()
     check_files(out)
     shutil.copyfile(out / "train/begin.bin", out / "test-zh/end.bin")

@@ -102,12 +102,12 @@ def test_a_finished_run_stays(here, training, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == second and len(training.commands) == 1
     assert finetune("model.dropout=0.2") == 1
-    assert "begun with overrides = [], not ['model.dropout=0.2']" in capsys.readouterr().err
+    assert "started with overrides = [], not ['model.dropout=0.2']" in capsys.readouterr().err
     shutil.move("DATA", "OTHER")
     assert finetune(data="OTHER") == 0
     Path("OTHER/CoLA/label/train.bin").write_bytes(b"others")
     assert finetune(data="OTHER") == 1
-    assert "begun with data = " in capsys.readouterr().err
+    assert "started with data = " in capsys.readouterr().err
 
 
 def test_the_validation_of_a_checkpoint(tmp_path):

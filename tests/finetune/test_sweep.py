@@ -117,6 +117,6 @@ def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
     write_json(tmp_path / "CoLA/dict.txt", 1)  # as if it had not been prepared before
     join(checkpoint, tmp_path, out, ["a=1"], runs_of())
     write_json(tmp_path / "CoLA/dict.txt", 2)
-    with pytest.raises(UserError, match="was begun with data"):
+    with pytest.raises(UserError, match="was started with data"):
         join(checkpoint, tmp_path, out, ["a=1"], runs_of())
     assert (out / SWEEP).read_text() == before

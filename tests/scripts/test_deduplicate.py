@@ -45,10 +45,10 @@ def test_every_line_is_kept_once_by_several_machines(folder):
         assert done.returncode == 0, done.stderr
     early = deduplicate(folder, 4, "--step", 2)
     assert early.returncode == 1
-    assert early.stderr.endswith("2 of 4 tasks of step 1 are done, and step 2 needs all.\n")
+    assert early.stderr.endswith("Step 2 needs all 4 tasks of step 1, but 2 are done.\n")
     done = deduplicate(folder, 4, "--workers", 2)  # what is left
     assert done.returncode == 0, done.stderr
     assert sorted(lines(folder / "out")) == different
     again = deduplicate(folder, 2)
     assert again.returncode == 1
-    assert "was begun with tasks = 4, not 2" in again.stderr
+    assert "was started with tasks = 4, not 2" in again.stderr

@@ -14,17 +14,17 @@ from tupe.models.tupe import as_namespace
 def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: object) -> Encoder:
     """Return the encoder in a checkpoint of this plugin, in evaluation mode.
 
-    From a generator and discriminator, it is the discriminator's encoder. It has a language-model head if the
-    checkpoint has one. These attributes are added:
+    For an ELECTRA, this is the discriminator's encoder. It has a language-model head if the checkpoint has one. These
+    attributes are added:
 
-    - `shown_as`: its name in figures, `name` or by default the model with the fields that were given, as in
+    - `shown_as`: its name in figures, which is `name`, or by default the model with the fields that were given, such as
       `tupe_tiny reset=none`
-    - `trained_length`: positions of the sequences that it was trained on
+    - `trained_length`: number of positions of the sequences that it was trained on
 
     Args:
-        checkpoint: of a model of this plugin: its file, or what `open_checkpoint` returned for it.
+        checkpoint: a checkpoint of this plugin: its file, or the result of `open_checkpoint`.
         name: for `shown_as`.
-        fields: fields of the configuration, instead of those of training, which change no parameter.
+        fields: fields of the configuration that replace those of training; they must not change any parameter.
     """
     opened = open_checkpoint(checkpoint)
     config = dataclasses.replace(opened.config, **fields)

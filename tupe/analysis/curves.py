@@ -14,7 +14,7 @@ LOG = "hydra_train.log"
 _DETECTS = "disc_auc"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
 
-_JSON = re.compile(r'\{"epoch": [^{}]*\}$')  # also behind one that was cut off
+_JSON = re.compile(r'\{"epoch": [^{}]*\}$')  # also after a record that was cut off
 
 
 class TrainingLog(NamedTuple):
@@ -22,11 +22,11 @@ class TrainingLog(NamedTuple):
 
     train: Records  # means over a logging interval: `loss` (bits; of a generator if there is one), `lr`, ...
     valid: Records  # of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
-    seconds: float = 0.0  # that the updates took, also those that were done again
+    seconds: float = 0.0  # the time of all updates, including repeated ones
 
 
 def read_log(path: str | Path) -> TrainingLog:
-    """Read a run's folder, its `hydra_train.log`, a `--log-file`, or what fairseq printed.
+    """Read a run's folder, its `hydra_train.log`, a `--log-file`, or the printed output of fairseq.
 
     Where an update was logged twice, because the run was resumed, the later record counts.
 
@@ -49,7 +49,7 @@ def read_log(path: str | Path) -> TrainingLog:
             train[int(record["num_updates"])] = record
             logged.append(record)
     if not train:
-        raise UserError(f"{path} has no record of training, which common.log_format=json and common.log_interval give.")
+        raise UserError(f"{path} has no records of training. Set common.log_format=json and common.log_interval.")
     updates = [0, *sorted(train)]
     interval = {update: update - before for before, update in itertools.pairwise(updates)}
     # fairseq's `wall` is 0 in a run that was resumed, and the first update has an unknown duration
@@ -62,8 +62,8 @@ def read_log(path: str | Path) -> TrainingLog:
 def reaches(log: TrainingLog, loss: float) -> float | None:
     """Return the update at which the validation loss of a run is first `loss` or less, None if it never is.
 
-    The loss is interpolated between validations. TUPE reports when it reaches the final loss of BERT-A: after 30% of
-    the updates.
+    The loss is interpolated between validations. The TUPE paper reports when it reaches the final loss of BERT-A: after
+    30% of the updates.
     """
     found = losses(log)
     below = next((number for number, (_, lower) in enumerate(found) if lower <= loss), None)
@@ -82,9 +82,9 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
 def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
     """Draw loss and learning rate of labelled runs against updates.
 
-    For a generator and a discriminator the loss is the generator's; below it is the accuracy of the
-    discriminator. The last validation loss of the run `against` is a line, and the legend has the fraction of its
-    updates each other run reaches it.
+    For an ELECTRA, the loss is the generator's, and the AUC of the discriminator is drawn below it. A line marks the
+    last validation loss of the run `against`, and the legend has the fraction of the updates after which each other
+    run reaches that loss.
     """
     figure = new_figure(7, 6, title)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
@@ -119,7 +119,7 @@ def _curve(records: Records, name: str) -> tuple[list[int], list[float]]:
 
 
 def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:
-    """Describe how a run ends, and after which fraction of its updates it has the final loss of the run `against`."""
+    """Describe how a run ends, and after which fraction of its updates it reaches the final loss of `against`."""
     valid = logs[name].valid
     said = "not yet validated"
     if valid:

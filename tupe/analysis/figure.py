@@ -14,7 +14,7 @@ from tupe.util import atomic
 
 #: The palette of Okabe and Ito, which color-blind readers can distinguish; black last.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-#: They change where the colors repeat.
+#: Dashes and markers change where the colors repeat.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
 
 
@@ -30,9 +30,9 @@ class Matrices(NamedTuple):
 
     @property
     def limit(self) -> float:
-        """The end of the scale of colours, on both sides of 0, which one value in 200 exceeds.
+        """The limit of the colour scale on both sides of 0, which one value in 200 exceeds.
 
-        An untied `[CLS]` can be far from the others, so the scale does not count it.
+        The values of an untied `[CLS]` can be far from the others, so they are not counted.
         """
         sizes = self.values[:, self.reset :, self.reset :].abs().numpy()
         return float(np.nanquantile(sizes, 0.995)) or 1.0

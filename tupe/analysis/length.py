@@ -22,8 +22,8 @@ from tupe.analysis.figure import colour, dashes, folded, new_figure
 from tupe.analysis.text import read_stream, windows
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 
-_TOKENS = 8192  # of a batch
-_MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
+_TOKENS = 8192  # tokens per batch
+_MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's fractions: of all tokens, and of the masked ones
 
 
 class LengthLoss(NamedTuple):
@@ -72,15 +72,15 @@ def loss_by_length(
     """Measure the loss of the same masked tokens of the corpus's held-out text in windows of each length.
 
     Args:
-        lengths: the length of the sequences of training is always measured too.
-        window: also with an `attention_window` of half the length of training, unless the model is a Linformer.
-        longest: longest window of all models that are compared, if it is not among `lengths`; the tokens that it can
-            score are those that are scored at every length.
-        tokens: number of tokens of the text, at most.
-        masks: number of drawings of the masks.
+        lengths: lengths of windows; the training length is always measured too.
+        window: also measure with an `attention_window` of half the training length, unless the model is a Linformer.
+        longest: longest window of all models that are compared, if it is not among `lengths`. Every length scores only
+            the tokens that this window can score.
+        tokens: maximum number of tokens of the text.
+        masks: number of random draws of the masks.
 
     Returns:
-        The losses by extension (`none`, `window`) and by length, for the lengths that the model has.
+        The losses by extension (`none`, `window`) and by length, for the lengths that the model can take.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = open_encoder(checkpoint).to(device)
@@ -105,7 +105,7 @@ def loss_by_length(
 def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int) -> tuple[float, float]:
     """Return the mean of some values of masked tokens, and half of its 95% interval by Student's t.
 
-    Neighbours share their context, so stretches of `stretch` tokens, and not tokens, are taken as independent.
+    Neighbouring tokens share their context, so stretches of `stretch` tokens are taken as independent instead.
 
     Args:
         values: of each token of the text, by drawing of the masks, `(masks, N)`; 0 where it is not masked.

@@ -5,7 +5,7 @@ four correlations (TUPE, eq. 6 and figure 2):
 
     (w_i W^Q)(w_j W^K)^T + (w_i W^Q)(p_j W^K)^T + (p_i W^Q)(w_j W^K)^T + (p_i W^Q)(p_j W^K)^T
 
-A layer norm between them is linear once its mean and deviation are known, so its output splits into content
+A layer norm before the projections is linear once its mean and deviation are known, so its output splits into content
 and positions, and so does the projection of narrow embeddings. Constants (biases, segments) count as content.
 BERT-A^d has the four as terms; other systems have the content term, and terms of the positions.
 """
@@ -26,7 +26,7 @@ from tupe.position import Terms
 def layer_logits(encoder: Encoder, tokens: Tensor) -> list[Tensor]:
     """Return the logits of each layer, `(B, H, n, m)` in float64, for tokens `(B, n)` without padding.
 
-    The encoder becomes float64.
+    The encoder is converted to float64.
     """
     found = []
     for attention, x, (_, terms, bias) in _attention_inputs(encoder, tokens):
@@ -58,8 +58,8 @@ def _heads(attention: SelfAttention, x: Tensor, terms: Terms) -> tuple[Tensor, .
 def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tensor]:
     """Return the parts of the first layer's logits, each `(H, n, n)` in float64, as means over the sequences.
 
-    Tokens are `(B, n)`, without padding. The encoder has no `attention_window` and no vectors of distances, which are
-    multiplied with the content in each layer; it becomes float64.
+    Tokens are `(B, n)`, without padding. The encoder must have no `attention_window` and no vectors of distances, which
+    are multiplied with the content in each layer. It is converted to float64.
     """
     attention, x, (_, terms, bias) = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
@@ -121,8 +121,8 @@ def logit_ranks(encoder: Encoder, tokens: Tensor) -> tuple[Tensor, Tensor | None
     With positions at the input, a head's logits are a product of an `n x d_h` and a `d_h x n` matrix, so their rank is
     at most `d_h`. A low-rank position term adds up to `d_p` (DIET, theorem 1).
 
-    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. The encoder has no
-    `attention_window`, and becomes float64.
+    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. The encoder must have no
+    `attention_window`. It is converted to float64.
 
     Returns:
         Ranks of the logits, `(L, H)`, as means over the sequences; and of the position term, `(H,)` where layers share

@@ -1,4 +1,4 @@
-"""Models as one HTML page (`tupe report`): equations, numbers, and the figures of `tupe plot` as inline SVG.
+"""Write one HTML page on models (`tupe report`): equations, numbers, and the figures of `tupe plot` as inline SVG.
 
 The page has no script and loads nothing.
 """
@@ -36,7 +36,7 @@ FIGURES = {
         position_maps,
     ),
     "reset": Maps(
-        "The same before and after the reset of [CLS], the first row and column: θ₁ in its row, θ₂ in its column.",
+        "The same terms before and after the reset of [CLS], which puts θ₁ in the first row, θ₂ in the first column.",
         lambda args: args.reset != "none" and has_correlation(args),
         reset_maps,
     ),
@@ -46,12 +46,12 @@ FIGURES = {
         similarity_maps,
     ),
     "segments": Maps(
-        "The term of a head from a token in one segment to a token in the same or the other.",
+        "The value that a head adds to the logit for each pair of segments of query and key.",
         lambda args: args.segment == "per_head",
         segment_maps,
     ),
     "correlations": Maps(
-        "The parts of a logit of the first layer: four of content and positions where these are added to each other.",
+        "The parts of a logit of the first layer. There are four if positions are added to the content.",
         lambda args: not (args.attention_window or args.linformer_k or args.relative in IN_LAYER),
         correlation_maps,
     ),
@@ -95,8 +95,8 @@ def write_page(
     Args:
         length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the correlations and ranks; encoders become float64.
-        against: name of a run; the page has the updates after which the others reach its final validation loss.
-        tables: title -> the text above a table, and its rows, the first of which are the heads.
+        against: name of a run; the page shows when the others reach its final validation loss.
+        tables: title -> the text above a table, and its rows, the first of which is the header.
     """
     sections = [_section("Models", "", "".join(map(_described, encoders)))]
     sections += [_section(title, text, _table(rows)) for title, (text, rows) in (tables or {}).items()]

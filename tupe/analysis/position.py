@@ -1,6 +1,6 @@
 """Parameters of positions: correlation, reset, vectors and segments (TUPE, figures 4 and 6; DIET, 5 and 6).
 
-Each function `..._maps` returns matrices of an encoder, at all or its first `length` positions.
+Each function `..._maps` returns matrices of an encoder, for all positions or for the first `length`.
 """
 
 from argparse import Namespace
@@ -28,7 +28,7 @@ def position_correlation(encoder: Encoder, length: int | None = None, tied: bool
     """Return the position terms of the logits before the softmax, for an encoder with `has_correlation`.
 
     The values are `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one.
-    With `tied` they are those before the reset.
+    If `tied` is true, they are the terms before the reset.
     """
     args, stack = encoder.args, encoder.sentence_encoder
     position = stack.position_bias
@@ -70,7 +70,7 @@ def reset_maps(encoder: Encoder, length: int | None = None) -> Matrices:
 
 @torch.no_grad()
 def similarity_maps(encoder: Encoder, length: int | None = None) -> Matrices:
-    """Compute `cos(p_i, p_j)` for every table of position vectors, from BERT's or an untied one.
+    """Compute `cos(p_i, p_j)` for every table of position vectors, those of BERT or untied ones.
 
     For DIET-ABS the vectors are its factors, all heads side by side.
     """

@@ -1,1 +1,1 @@
-"""Checkpoints: read without running code, of the authors' release, and to and from where else models are used."""
+"""Checkpoints: safe loading, editing, warm starts, and imports from the authors' release and other libraries."""

@@ -1,4 +1,4 @@
-"""Checkpoints made of checkpoints: the mean of several, a longer one, the discriminator of an ELECTRA."""
+"""Make checkpoints from checkpoints: average several, add positions, extract the discriminator of an ELECTRA."""
 
 import dataclasses
 import re
@@ -28,7 +28,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
         saved = {int(match[1]): path for path in folder.glob("*.pt") if (match := pattern.fullmatch(path.name))}
         found = found or [saved[key] for key in sorted(saved)]
     if not 1 <= number <= len(found):
-        raise UserError(f"{folder} has {len(found)} checkpoints of updates or epochs, not {number}.")
+        raise UserError(f"{folder} has {len(found)} checkpoints of updates or epochs, not {number}. Change --last.")
     return found[-number:]
 
 
@@ -42,7 +42,7 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
     Args:
         checkpoints: Checkpoints of a run, or with --last the run's folder.
         out: New file.
-        last: Take the last so many checkpoints of the folder.
+        last: Number of the folder's last checkpoints to average.
 
     Raises:
         UserError: the checkpoints are not of one run.
@@ -68,17 +68,17 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
 
 
 def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what all checkpoints of a run have in common and those of another do not."""
+    """Return the settings that all checkpoints of a run share, and that differ in another run."""
     saving, common = (cfg.get(part) or {} for part in ("checkpoint", "common"))
-    model = {name: value for name, value in cfg["model"].items() if "dropout" not in name}  # which may change
+    model = {name: value for name, value in cfg["model"].items() if "dropout" not in name}  # it may change
     return {**model, **trained_with(cfg), "save_dir": saving.get("save_dir"), "seed": common.get("seed")}
 
 
 def export_discriminator(checkpoint: Path, out: Path) -> str:
     """Write the discriminator of an electra_SYSTEM_SIZE as the plain model SYSTEM_SIZE.
 
-    Fine-tuning takes the discriminator by itself. The new model lacks a language-model head: a `TupeModel` that loads
-    it keeps its own, untrained, and leaves the discriminator's head aside. Heads for classification stay.
+    Fine-tuning selects the discriminator by itself. The new model has no language-model head: a `TupeModel` that loads
+    it keeps its own untrained head, and ignores the discriminator's. Classification heads are kept.
 
     Args:
         checkpoint: Checkpoint of a model with a generator.
@@ -95,12 +95,12 @@ def export_discriminator(checkpoint: Path, out: Path) -> str:
 def extend(tensor: Tensor, old: int, new: int, axes: tuple[int, ...], centred: bool | None, rule: str) -> Tensor:
     """Extend the `axes` of a parameter from `old` to `new` positions. Position 0, that of `[CLS]`, is unchanged.
 
-    Axes of distances repeat the value of the farthest, on both sides where 0 is in the middle (`centred`); `None` is
-    for axes of positions.
+    Axes of distances repeat the value of the farthest distance, on both sides if 0 is in the middle (`centred`). For
+    axes of positions, `centred` is `None`.
     """
     for axis in axes:
         if centred is not None:
-            below = old - 1 if centred else 0  # how many rows are before that of distance 0
+            below = old - 1 if centred else 0  # number of rows before that of distance 0
             distances = torch.arange(1 - new if centred else 0, new)
             tensor = tensor.index_select(axis, distances.clamp(-below, old - 1) + below)
         elif rule == "repeat":
@@ -124,7 +124,7 @@ def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
 def extend_positions(
     checkpoint: Path, number: int, out: Path, *, rule: Literal["repeat", "interpolate"] = "repeat"
 ) -> str:
-    """Give a checkpoint more positions than it was trained with. The optimizer's state is left behind.
+    """Extend a checkpoint to more positions than it was trained with. The optimizer's state is dropped.
 
     Relative terms extend beyond their distances. Absolute terms repeat or interpolate their rows after [CLS].
 
@@ -134,7 +134,7 @@ def extend_positions(
         checkpoint: Encoder or ELECTRA of this plugin.
         number: New number of positions, [CLS] included.
         out: New file.
-        rule: What absolute positions do.
+        rule: How absolute positions are extended.
     """
     opened = open_checkpoint(checkpoint)
     old, config, longer = opened.config.max_positions, dataclasses.asdict(opened.config), dict(opened.weights)
@@ -150,6 +150,6 @@ def extend_positions(
     lengths = dict.fromkeys({"tokens_per_sample", "max_positions"} & {*opened.task}, number)
     of_task = {**opened.task, **lengths}, opened.state["cfg"].get("criterion")
     write_weights(out, {**config, "max_positions": number}, longer, *of_task, opened.updates)
-    lines = lines or ["  no parameter has rows for positions: the relative terms continue"]
-    lines.append(f"train on: tupe pretrain DATA --config continue --init-from {out}")
+    lines = lines or ["  no parameter has a row per position: the relative terms extend as they are"]
+    lines.append(f"continue training: tupe pretrain DATA --config continue --init-from {out}")
     return "\n".join([f"{old} to {number} positions: {out}", *lines])

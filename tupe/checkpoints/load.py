@@ -25,7 +25,7 @@ class Checkpoint:
     """A checkpoint of an encoder or an ELECTRA of this plugin."""
 
     path: Path  # of the file
-    state: dict[str, Any]  # all that the file holds, tensors on the CPU
+    state: dict[str, Any]  # the content of the file, with tensors on the CPU
     config: TupeConfig  # with `max_positions` filled in
 
     def __str__(self) -> str:
@@ -49,12 +49,12 @@ class Checkpoint:
         return self.state["model"]
 
     def model(self, data: Path) -> tuple[nn.Module, FairseqTask]:
-        """Build the model on the CPU, and its task; `data` has dictionaries and classes.
+        """Build the model on the CPU, and its task; `data` has the dictionaries and classes.
 
-        A training leaves checksums of these in the checkpoint, and `tupe import` the labels in its folder.
+        A training saves their checksums in the checkpoint, and `tupe import` saves the classes next to it.
 
         Raises:
-            UserError: they differ, or the file lacks a head that the task needs, which would predict at random.
+            UserError: `data` has other dictionaries or classes, or the file lacks a head, which would be random.
         """
         task = setup_task(OmegaConf.create({**self.task, "data": str(data)}), from_checkpoint=True)
         trained, beside = trained_with(self.state["cfg"]), self.path.with_name("label") / "dict.txt"
@@ -72,10 +72,10 @@ class Checkpoint:
 
 
 def open_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
-    """Read a checkpoint and its configuration; an open checkpoint is returned.
+    """Read a checkpoint and its configuration; an open checkpoint is returned as it is.
 
     Raises:
-        UserError: as `safe_load` and `saved_config`.
+        UserError: see `safe_load` and `saved_config`.
     """
     if isinstance(checkpoint, Checkpoint):
         return checkpoint
@@ -84,12 +84,12 @@ def open_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
 
 
 def write_checkpoint(target: Path, model: TupeModel, name: str, *of_task: dict[str, Any] | None) -> None:
-    """Write `model`, of the architecture `name`, with its task and criterion as `write_weights` does."""
+    """Write `model`, whose architecture is `name`, with the configurations `of_task` that `write_weights` takes."""
     write_weights(target, model_config(model.args, name), model.state_dict(), *of_task)
 
 
 def model_config(args: Namespace, name: str) -> dict[str, Any]:
-    """Return the configuration of an encoder of the architecture `name`, without what fairseq added to its `args`."""
+    """Return the configuration of an encoder of the architecture `name`: its `args` without fairseq's other fields."""
     fields = {field: value for field, value in vars(args).items() if field in TupeConfig.__dataclass_fields__}
     return {**fields, "_name": name}
 
@@ -108,7 +108,7 @@ def write_weights(
 
     Args:
         target: a new file.
-        config: of the model.
+        config: the model's configuration.
         weights: the model's parameters.
         task: the task's configuration, by default that of `masked_lm`.
         criterion: the criterion's configuration.
@@ -133,6 +133,6 @@ def write_weights(
 
 
 def write_state(target: Path, state: dict[str, Any], overwrite: bool = False) -> None:
-    """Write what a checkpoint holds to a new file, atomically, or with `overwrite` instead of one."""
+    """Write the content of a checkpoint to a new file, or with `overwrite` replace one, atomically."""
     with atomic(target, overwrite) as unfinished:
         torch.save(state, unfinished)

@@ -1,8 +1,8 @@
 """Checkpoints of the TUPE authors' release (github.com/guolinke/TUPE, 2020), read safely and converted.
 
 The release keeps one position table of `P + 1` rows: row 0 is theta_1's vector, row 1 theta_2's, and position `i` uses
-row `i + 1`. Its relative table has 33 rows: T5's 32 buckets; T5 never uses bucket 16, so that row holds the value for
-`[CLS]` to the others; and row 32 for the others to `[CLS]`.
+row `i + 1`. Its relative table has 33 rows. Rows 0 to 31 are T5's buckets, but T5 never uses bucket 16, so row 16 holds
+the value from `[CLS]` to the others. Row 32 holds the value from the others to `[CLS]`.
 """
 
 import shlex
@@ -21,7 +21,7 @@ from tupe.patches.safe_load import safe_load
 
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 
-#: release name -> this plugin's, in `decoder.sentence_encoder.` and `encoder.sentence_encoder.`; also fairseq's of 2019
+#: Name in the release's `decoder.sentence_encoder.` -> name in this plugin's `encoder.sentence_encoder.`.
 _RENAMED = {
     "pos_ln.": "position_bias.absolute.layer_norm.",
     "pos_q_linear.": "position_bias.absolute.query.",
@@ -83,7 +83,7 @@ def load_release(path: str | Path) -> TupeModel:
 def convert_release(checkpoint: Path, out: Path) -> str:
     """Convert a checkpoint of the TUPE authors' release, TUPE-A or TUPE-R, without running code in the file.
 
-    The optimizer's state is left behind: train on with `--init-from`.
+    The optimizer's state is dropped. Continue training with `--init-from`.
 
     Args:
         checkpoint: Checkpoint of the authors' code.

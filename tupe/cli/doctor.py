@@ -1,4 +1,4 @@
-"""Examine a machine: versions, the attention backends and a training. See `docs/getting-started.md`."""
+"""Check a machine: versions, the attention backends and a short training. See `docs/getting-started.md`."""
 
 import functools
 import json
@@ -25,20 +25,20 @@ TRAINING = (
 
 
 def doctor() -> None:
-    """Examine this machine: versions, the attention backends, a training."""
+    """Check this machine: versions, the attention backends and a short training."""
     failed = 0
     for name, examination in examinations():
         try:
             print(f"ok       {name}: {examination()}", flush=True)
-        except Exception as error:  # anything may be wrong with this machine, and the next examination follows
+        except Exception as error:  # report any error, and run the other checks all the same
             failed += 1
             print(f"failed   {name}: {' '.join(f'{type(error).__name__}: {error}'.split())[-300:]}", flush=True)
     if failed:
-        raise UserError(f"{failed} of these do not work on this machine.")
+        raise UserError(f"{failed} of the checks above failed on this machine.")
 
 
 def examinations() -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield names and functions that return a result, or raise."""
+    """Yield the name of each check, and a function that returns its result or raises an exception."""
     yield "versions", versions
     gpu = torch.cuda.is_available()
     device = torch.device("cuda" if gpu else "cpu")

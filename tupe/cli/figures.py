@@ -18,19 +18,19 @@ from tupe.util import UserError, check_labels, check_new, labelled, write_json
 
 CHECKPOINTS = Argument(metavar="[LABEL=]CHECKPOINT")
 DATA = Option(None, help="Prepared corpus, for its vocabulary and its held-out text.")
-AGAINST = Option(None, help="Run whose final loss the others reach earlier.")
+AGAINST = Option(None, help="Label of the run whose final loss is the others' target.")
 Figure = Literal["position", "reset", "similarity", "segments", "correlations", "ranks", "training"]
 
 
 def plot(
-    figure: Figure = Argument(help="One of those above."),
+    figure: Figure = Argument(help="One of the figures above."),
     paths: list[str] = Argument(metavar="[LABEL=]PATH", help="Checkpoints or runs."),
-    out: Path = Argument(help="New file of the picture: .png, .pdf, .svg, ..."),
+    out: Path = Argument(help="New image file: .png, .pdf, .svg, ..."),
     data: Path | None = DATA,
-    length: int | None = Option(None, help="Positions; all by default, 128 of a text."),
+    length: int | None = Option(None, help="Number of positions; all by default, 128 with a text."),
     against: str | None = AGAINST,
 ) -> None:
-    """Draw one of the papers' figures of a checkpoint, or the curves of runs.
+    """Draw one of the papers' figures for a checkpoint, or the training curves of runs.
 
     \b
     position      position correlation of every head of a checkpoint
@@ -54,7 +54,7 @@ def plot(
     else:
         [encoder] = _open_encoders(paths)
         if not FIGURES[figure].has(encoder.args):
-            raise UserError(f"This figure does not apply to {encoder.shown_as}. docs/studies.md lists its systems.")
+            raise UserError(f"'{figure}' does not apply to {encoder.shown_as}. docs/studies.md lists its systems.")
         on_text = figure == "correlations"
         inputs = read_tokens(encoder, data, length or 128) if on_text else length
         drawn = heat_maps(FIGURES[figure].draw(encoder, inputs))
@@ -69,9 +69,9 @@ def report(
     against: str | None = AGAINST,
     glue: list[str] = Option([], help="[LABEL=]SWEEP, for the table."),
     data: Path | None = DATA,
-    length: int = Option(128, help="Positions, and tokens of a sequence."),
+    length: int = Option(128, help="Number of positions, and of tokens per sequence."),
 ) -> None:
-    """Put models on one HTML page: equations, numbers and figures. It has no script and loads nothing.
+    """Compare models on one HTML page: equations, numbers and figures. The page has no scripts and loads nothing.
 
     tupe report TUPE-A=a/checkpoint_last.pt BERT-A=b/checkpoint_last.pt report.html --data data/wiki \\
         --runs TUPE-A=a --runs BERT-A=b --against BERT-A --glue TUPE-A=runs/glue/a
@@ -79,7 +79,7 @@ def report(
     check_new(out)
     encoders, tables = _open_encoders(checkpoints), {}
     if rows := [read_sweep(path, label) for label, path in labelled(glue)]:
-        how = "For each learning rate the median of the seeds, then the best rate; ± is the deviation over the seeds."
+        how = "Medians over the seeds, at the best learning rate; ± is the standard deviation over the seeds."
         tables["Fine-tuning"] = how, as_text(rows)
     lengths = [min(length, encoder.args.max_positions) for encoder in encoders]
     texts = [read_tokens(encoder, data, n) for encoder, n in zip(encoders, lengths)] if data else []
@@ -91,16 +91,16 @@ def loss_by_length(
     checkpoints: list[str] = CHECKPOINTS,
     data: Path = Option(help="Prepared corpus, whose held-out text is read."),
     lengths: str = Option("", metavar="A,B", help="Lengths of windows."),
-    masks: int = Option(4, help="Drawings of the masks."),
-    tokens: int = Option(100_000, help="Tokens of the held-out text, at most."),
-    window: bool = Option(False, "--window", help="Also attend within half the length of training."),
-    json: Path | None = Option(None, help="New file of all numbers."),
-    figure: Path | None = Option(None, help="New file of the picture."),
+    masks: int = Option(4, help="Number of random draws of the masks."),
+    tokens: int = Option(100_000, help="Maximum number of tokens of the held-out text."),
+    window: bool = Option(False, "--window", help="Also attend only within half the training length."),
+    json: Path | None = Option(None, help="New JSON file for all numbers."),
+    figure: Path | None = Option(None, help="New image file."),
 ) -> None:
     """Print the loss of the same masked tokens in windows of several lengths, also longer than in training.
 
-    A row is a model and a length: bits per masked token, and the difference from windows as long as the sequences of
-    its training, with its 95% interval. The lengths are 1, 2, 4 and 8 times the shortest length of training by default.
+    Each row has a model and a length: bits per masked token, and the difference from windows of the model's training
+    length, with its 95% interval. By default, the lengths are 1, 2, 4 and 8 times the shortest training length.
 
     tupe loss-by-length TUPE-R=tupe.pt T5=t5.pt --data data/wiki --lengths 128,256,512 --figure length.png
     """
@@ -132,7 +132,7 @@ def loss_by_length(
 
 
 def _named(arguments: list[str]) -> dict[str, Path]:
-    """Map labels, which default to the paths, to the paths."""
+    """Map each label to its path; by default, the path is the label."""
     paths = [(label or str(path), path) for label, path in labelled(arguments)]
     check_labels([label for label, _ in paths])
     return dict(paths)

@@ -15,7 +15,7 @@ from tupe.util import UserError, config_dir, for_cpu, sha256, user_dir, visible_
 
 
 class Training(NamedTuple):
-    """A configuration with changes, run by `processes` on each of `nodes` machines."""
+    """A configuration and overrides of it, run by `processes` processes on each of `nodes` machines."""
 
     config: Path
     settings: list[str]  # `key=value`
@@ -25,16 +25,16 @@ class Training(NamedTuple):
     mfu: float = 0.4  # fraction of the GPUs' peak that is used
 
     def run(self) -> None:
-        """Print the command of the training, and become it."""
+        """Print the command of the training, and replace this process by it."""
         if "common.cpu=true" in self.settings:
             for_cpu(self.processes)
         train = ["fairseq-hydra-train", "--config-dir", str(self.config.parent), "--config-name", self.config.stem]
         train += self.settings
         if self.nodes * self.processes > 1:
-            # torchrun hands signals on, and gives the processes ten minutes to save
+            # torchrun forwards these signals, and its processes have ten minutes to save
             os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
             os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600")
-            # a process dies with torchrun, because the next start would write at the same time
+            # if torchrun dies, its processes must too: they would write at the same time as a restarted training
             kill = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
             train = ["torchrun", *_meeting(self.nodes), "--nproc-per-node", str(self.processes), "--no-python"] + (
                 kill + train
@@ -44,26 +44,26 @@ class Training(NamedTuple):
 
 
 def training_of(
-    data: str = Argument(help="Prepared data; folders as a:b:c."),
-    overrides: list[str] = Argument([], metavar="key=value", help="Changes of the configuration."),
+    data: str = Argument(help="Prepared data; several folders as a:b:c."),
+    overrides: list[str] = Argument([], metavar="key=value", help="Overrides of the configuration."),
     config: str = Option("base", help="Name in configs/pretraining, such as base; translation/NAME; or a .yaml file."),
-    model: str | None = Option(None, help="Model, which `tupe systems` lists; the configuration's by default."),
+    model: str | None = Option(None, help="Model that `tupe systems` lists; the configuration's by default."),
     init_from: Path | None = Option(None, help="Checkpoint whose model and weights the training starts from."),
     batch: int | None = Option(None, help="Sequences (translation: tokens) per update; the configuration's if unset."),
     batch_per_gpu: int | None = Option(None, help="Sequences (translation: tokens) per GPU and step."),
-    gpus: int | None = Option(None, help="GPUs of each machine; all by default, 0 for the CPU."),
+    gpus: int | None = Option(None, help="GPUs per machine; all by default, 0 for the CPU."),
     processes: int = Option(1, help="Processes on the CPU."),
-    nodes: int | None = Option(None, help="Machines; SLURM's number by default."),
+    nodes: int | None = Option(None, help="Number of machines; by default SLURM's, or 1."),
     gpu: str | None = Option(None, help="Kind of GPU, to estimate hours: v100, a100, h100, h200 or b200."),
-    mfu: float = Option(0.4, help="Fraction of the GPUs' 16-bit peak that is used."),
+    mfu: float = Option(0.4, help="Fraction of the GPUs' 16-bit peak that is reached (MFU)."),
 ) -> Training:
-    """Accumulate gradients such that the batch of an update is `batch`, by default the configuration's.
+    """Return the training, which accumulates gradients to reach `batch` per update, by default the configuration's.
 
     Raises:
         UserError: the processes do not divide the batch.
     """
     path = Path(config)
-    if path.suffix != ".yaml":  # a name, in another folder than pretraining as translation/wmt18
+    if path.suffix != ".yaml":  # a name in configs/pretraining, or one with its folder, such as translation/wmt18
         path = config_dir(str(path.parent) if path.parent.name else "pretraining") / f"{path.name}.yaml"
     usual = OmegaConf.load(path)
     unit = "batch_size" if "batch_size" in usual.dataset else "max_tokens"
@@ -94,7 +94,7 @@ def _started(checkpoint: Path) -> list[str]:
     from tupe.checkpoints.load import open_checkpoint
 
     length = open_checkpoint(checkpoint).config.max_positions
-    # the checksum, because another checkpoint may get the name of this one
+    # with the checksum, because another checkpoint may get the same name later
     folder = f"checkpoints/continue/{checkpoint.absolute().parent.name}-{checkpoint.stem}-{sha256(checkpoint)[:8]}"
     return [
         f"+model.pretrained={quoted(checkpoint)}",
@@ -104,7 +104,7 @@ def _started(checkpoint: Path) -> list[str]:
 
 
 def _meeting(nodes: int) -> list[str]:
-    """Return the options by which torchrun's processes find each other."""
+    """Return torchrun's rendezvous options, by which its processes find each other."""
     env = os.environ
     if nodes == 1 and "MASTER_PORT" not in env:
         return ["--standalone", "--local-addr", "127.0.0.1"]  # any free port

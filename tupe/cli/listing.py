@@ -27,7 +27,7 @@ def systems(
 
     Args:
         kind: Kind of models.
-        flags: Explain the flags that make a system instead.
+        flags: Explain the flags that define a system instead.
         parameters: Count the parameters too, with 32,768 symbols and 512 positions.
     """
     if flags:
@@ -44,7 +44,7 @@ def systems(
     rows = [(prefix + name, PAPER_NAMES.get(name, ""), *map(row.get, _FIELDS)) for name, row in named.items()]
     _print_aligned([("system", "paper", *_FIELDS), *rows])
     for alias, name in ALIASES.items() if kind == "encoder" else ():
-        print(f"{alias} is another name of {name}")
+        print(f"{alias} is an alias of {name}")
     shown = "{encoder_layers} x {encoder_embed_dim}, {encoder_attention_heads} heads"
     print("sizes: " + "; ".join(f"{name} {shown.format(**fields)}" for name, fields in sizes.items()))
     if parameters:

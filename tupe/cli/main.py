@@ -1,4 +1,4 @@
-"""Run a command of `tupe`: a function of the package, whose parameters and docstring are the command's."""
+"""The commands of `tupe`. Each is a function of the package, and has its parameters and docstring."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ from tupe.util import UserError, import_own
 #: Command -> the function, which is imported when the command runs, and its line in `tupe --help`.
 COMMANDS = {
     "prepare-corpus": ("tupe.data.corpus:prepare_corpus", "Clean text, learn a vocabulary and encode."),
-    "prepare-glue": ("tupe.data.glue.prepare:prepare_glue", "Prepare tasks of GLUE, or of your own."),
+    "prepare-glue": ("tupe.data.glue.prepare:prepare_glue", "Prepare GLUE tasks, or your own."),
     "prepare-qa": ("tupe.data.questions:prepare_qa", "Prepare extractive question answering."),
     "prepare-translation": ("tupe.data.translation:prepare_translation", "Prepare parallel text."),
     "plan": ("tupe.cli.plan:plan", "Print the size and hours of a training."),
@@ -34,15 +34,15 @@ COMMANDS = {
     "plot": ("tupe.cli.figures:plot", "Draw one of the papers' figures."),
     "report": ("tupe.cli.figures:report", "Compare models on one HTML page."),
     "loss-by-length": ("tupe.cli.figures:loss_by_length", "Print the loss in windows of several lengths."),
-    "import": ("tupe.cli.models:import_", "Import a model of fairseq or Transformers."),
-    "warm-start": ("tupe.cli.models:warm_start", "Give a trained model other positions."),
+    "import": ("tupe.cli.models:import_", "Import a model from fairseq or Transformers."),
+    "warm-start": ("tupe.cli.models:warm_start", "Convert a trained model to another position encoding."),
     "export": ("tupe.hf.export:export", "Write a model for Hugging Face Transformers."),
     "export-onnx": ("tupe.hf.onnx:export_onnx", "Write an exported model as an ONNX graph."),
     "convert average": ("tupe.checkpoints.edit:average", "Average checkpoints of a run."),
-    "convert positions": ("tupe.checkpoints.edit:extend_positions", "Give a checkpoint more positions."),
-    "convert electra": ("tupe.checkpoints.edit:export_discriminator", "Take the discriminator out of an ELECTRA."),
+    "convert positions": ("tupe.checkpoints.edit:extend_positions", "Extend a checkpoint to more positions."),
+    "convert electra": ("tupe.checkpoints.edit:export_discriminator", "Extract the discriminator of an ELECTRA."),
     "convert release": ("tupe.checkpoints.release:convert_release", "Convert a checkpoint of the authors' code."),
-    "doctor": ("tupe.cli.doctor:doctor", "Examine this machine."),
+    "doctor": ("tupe.cli.doctor:doctor", "Check this machine."),
     "user-dir": ("tupe.util:user_dir", "Print the folder for fairseq's --user-dir."),
     "config-dir": ("tupe.util:config_dir", "Print the folder of the configurations."),
 }
@@ -55,15 +55,15 @@ _SECTIONS = re.compile(r"\n\n(?:Args|Returns|Raises):\n")
 
 
 def listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
-    """Return the function that splits the text of an option `A,B`."""
+    """Return a function that parses the value of an option `A,B` into a list."""
     return lambda text: [*map(kind, filter(None, text.split(",")))]
 
 
 def command(function: Callable[..., Any]) -> TyperCommand:
-    """Make a command of a function. The command prints the text or path that the function returns.
+    """Make a command from a function. The command prints the text or path that the function returns.
 
-    Positional parameters become arguments, and keyword-only ones options. `Args:` in the docstring is their help. A
-    `Sequence` is any number of arguments, or an option `A,B`. A default may be typer's own `Argument` or `Option`.
+    Positional parameters become arguments, and keyword-only ones become options. The docstring's `Args:` are their
+    help. A `Sequence` is any number of arguments, or an option `A,B`. A default may be typer's `Argument` or `Option`.
     """
     text, *sections = _SECTIONS.split(inspect.getdoc(function))
     about = dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", "\n".join(sections), re.MULTILINE))
@@ -88,7 +88,7 @@ def command(function: Callable[..., Any]) -> TyperCommand:
 
     run.__annotations__, run.__signature__ = hints, inspect.Signature(parameters)
     app = typer.Typer(add_completion=False, **_SETTINGS)
-    app.command(help=re.sub(r"\n\n(?=tupe )", "\n\n\b\n", text))(run)  # the lines of an example stay as they are
+    app.command(help=re.sub(r"\n\n(?=tupe )", "\n\n\b\n", text))(run)  # keeps the line breaks of examples
     return typer.main.get_command(app)
 
 
@@ -125,13 +125,13 @@ for _name, (_, _text) in COMMANDS.items():
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status: 1 after a `UserError`, 2 after a wrong argument."""
     given = sys.argv[1:] if argv is None else argv
-    programs = str(Path(sys.executable).parent)  # torchrun and fairseq's, of this environment
+    programs = str(Path(sys.executable).parent)  # has this environment's torchrun and fairseq's commands
     if programs not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     try:
         if given != ["user-dir"]:  # which scripts call before anything is imported
             import_own()
-        logging.disable(logging.INFO)  # fairseq logs much
+        logging.disable(logging.INFO)  # fairseq logs a lot
         app(given, prog_name="tupe")
     except SystemExit as end:
         return end.code

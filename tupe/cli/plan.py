@@ -19,7 +19,7 @@ from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, size_of, training_flops
 from tupe.models.tupe import architecture, as_namespace
 
-#: Dense operations a second of a GPU in 16 bits, in units of 1e12, as its maker publishes them.
+#: GPU -> its peak of dense 16-bit operations per second, in units of 1e12, as its maker publishes it.
 TERAFLOPS = {"v100": 125, "a100": 312, "h100": 989, "h200": 989, "b200": 2250}
 
 
@@ -71,13 +71,13 @@ def lines(training: Training) -> Iterator[str]:
         source, target = task.source_lang, task.target_lang
         length = max(task.max_source_positions, task.max_target_positions)
         tokens = max(_tokens(folders[0] / f"{split}.{source}-{target}.{side}") for side in (source, target))
-        each, unit, width = cfg.dataset.max_tokens, "source or target tokens an update, at most", 1
+        each, unit, width = cfg.dataset.max_tokens, "source or target tokens per update, at most", 1
     else:
         length = task.tokens_per_sample
         many = task._name == "tupe_multilingual_masked_lm"
         parts = [folder / part for folder in folders for part in (languages(folder, task.langs) if many else [""])]
         tokens = sum(_tokens(part / split) for part in parts)
-        each, unit, width = cfg.dataset.batch_size, f"sequences an update, of {length} tokens each", length
+        each, unit, width = cfg.dataset.batch_size, f"sequences per update, of {length} tokens each", length
 
     fields = {name: value for name, value in cfg.model.items() if name != "_name"}
     positions = fields.pop("max_positions", None) or length
@@ -88,7 +88,7 @@ def lines(training: Training) -> Iterator[str]:
     batch = world * each * accumulated
     yield f"{world} processes x {each:,} x {accumulated} accumulated = {batch:,} {unit}"
     most, epochs = cfg.optimization.max_update or math.inf, cfg.optimization.max_epoch or math.inf
-    epoch = max(1, math.ceil(tokens / len(folders) / (batch * width)))  # of fairseq, which is one folder
+    epoch = max(1, math.ceil(tokens / len(folders) / (batch * width)))  # fairseq reads one folder per epoch
     updates = min(most, epochs * epoch)
     total = updates * batch * width
     yield (
@@ -117,5 +117,5 @@ def short(number: float) -> str:
 
 
 def _tokens(prefix: Path) -> int:
-    data = MMapIndexedDataset(str(prefix))  # kept: `sizes` is memory that it unmaps
+    data = MMapIndexedDataset(str(prefix))  # keep a reference: once it is deleted, it unmaps the memory of `sizes`
     return int(data.sizes.sum())

@@ -17,7 +17,7 @@ TESTS = {"XNLI": ("XNLI",), "SQuAD": ("XQuAD", "MLQA"), "TyDiQA": ("TyDiQA",)}
 
 
 def settings(task: str, data: Path, overrides: list[str]) -> tuple[str, list[str]]:
-    """Return the name of a task's configuration in `configs/finetuning`, and what selects the task there.
+    """Return the name of a task's configuration in `configs/finetuning`, and the overrides that select the task.
 
     The settings of a user's own task follow from its row, which is in the prepared folder `data`.
     """

@@ -12,11 +12,11 @@ class Column(NamedTuple):
 
     name: str  # its heading
     task: str
-    metric: str = "accuracy"  # as the criterion logs it, in percent; "" is that by which the best epoch was chosen
+    metric: str = "accuracy"  # as the criterion logs it, in percent; "": the metric that chose the best epoch
     # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; `XQuAD/` is the mean of
     # all languages
     subset: str = "valid"
-    averaged: bool = True  # whether the papers' average has it
+    averaged: bool = True  # whether the papers' average includes it
     gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap
 
     def score(self, result: Result) -> float | None:

@@ -1,4 +1,4 @@
-"""Fine-tune a checkpoint on one task: a `fairseq-hydra-train` of `configs/finetuning`, and its result."""
+"""Fine-tune a checkpoint on one task: run `fairseq-hydra-train` with `configs/finetuning`, and write the result."""
 
 import json
 import logging
@@ -34,8 +34,8 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
     Args:
         task: Task of GLUE, XNLI, SQuAD, TyDiQA, or one of your own.
         checkpoint: Checkpoint of this plugin.
-        data: Prepared task, or the folder of all.
-        overrides: Changes of the configuration, `key=value` of `configs/finetuning`.
+        data: Prepared task, or the folder that contains it.
+        overrides: Overrides of the configuration, `key=value` of `configs/finetuning`.
 
     Returns:
         The result, and the folder of the run, with `result.json`.
@@ -60,13 +60,13 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: Sequence[str] =
             found = validation(folder / "hydra_train.log", opened.updates, task, cfg)
             found.metrics.update(test(folder, [data.parent / name for name in TESTS.get(task, ())]))
             write_json(folder / RESULT, found._asdict())
-            (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it and the optimizer
+            (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only unfinished runs need it and the optimizer
             write_state(best, {**opened.state, "last_optimizer_state": None}, overwrite=True)
     return f"{task}: {result(folder)}, in {folder}"
 
 
 def arguments(task: str, checkpoint: Path, data: Path, overrides: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the configuration's name, and its overrides, where a later one takes the place of an earlier one."""
+    """Return the configuration's name and its overrides; a later one replaces an earlier one of the same key."""
     name, chosen = settings(task, data, overrides)
     folder = f"runs/finetuning/{checkpoint.absolute().parent.name}-{checkpoint.stem}/{task}"
     return name, [
@@ -85,7 +85,7 @@ def train(*command: str) -> None:
     from fairseq_cli.hydra_train import cli_main
 
     sys.argv = ["fairseq-hydra-train", *command]
-    print(shlex.join(sys.argv), "# the log has losses of classes in bits (nats / ln 2)", sep="\n", flush=True)
+    print(shlex.join(sys.argv), "# the log has classification losses in bits (nats / ln 2)", sep="\n", flush=True)
     logging.disable(logging.NOTSET)
     cli_main()
 
@@ -94,10 +94,10 @@ def test(folder: Path, tasks: list[Path]) -> dict[str, dict[str, float]]:
     """Predict the test sets of all languages that are prepared in `tasks` with the best checkpoint of a run.
 
     Returns:
-        By task and test set, as in `XQuAD/test-de`, the metrics in percent; none where the answers are secret.
+        The metrics in percent by task and test set, such as `XQuAD/test-de`, except where the answers are secret.
     """
     out, found = folder / "predictions", {}
-    shutil.rmtree(out, ignore_errors=True)  # of an interrupted test
+    shutil.rmtree(out, ignore_errors=True)  # left by an interrupted test
     for data in tasks:
         if any(data.glob("test-*/")) or (data / "input0").is_dir():
             scores = predict(folder / "checkpoint_best.pt", data, out / data.name)
@@ -106,9 +106,9 @@ def test(folder: Path, tasks: list[Path]) -> dict[str, dict[str, float]]:
 
 
 def validation(log: Path, updates: int, task: str, cfg: DictConfig) -> Result:
-    """Return the metrics in the log of a run after so many updates, those of the best checkpoint.
+    """Return the metrics of the best checkpoint, which has `updates` updates, from the log of its run.
 
-    The last record of an update counts, as a resumed run repeats some. fairseq may validate more often than it saves.
+    An update's last record counts, because a resumed run repeats some. fairseq may validate more often than it saves.
     """
     metric, found = cfg.checkpoint.best_checkpoint_metric, {}  # development set -> its metrics
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")):

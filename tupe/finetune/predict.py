@@ -1,4 +1,4 @@
-"""Predict test sets: of GLUE for its server (gluebenchmark.com), of XTREME for its scripts, and of users' tasks."""
+"""Predict test sets of GLUE for its server (gluebenchmark.com), of XTREME for its scripts, and of users' tasks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,11 +21,11 @@ BATCH = 32
 
 
 def predict(checkpoint: Path, data: Path, out: Path, *, splits: Sequence[str] = ()) -> dict[Path, dict[str, float]]:
-    """Predict test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
+    """Predict test sets with a fine-tuned checkpoint, in the formats of GLUE's server, SQuAD and XTREME.
 
     OUT gets TASK.tsv for texts, and SPLIT.json for questions. The scores are printed where the labels or answers are
-    known. MNLI has two files, and its model predicts AX. XNLI has one per language, `test-de.tsv`, or without tests
-    those of its development sets.
+    known. MNLI has two files, and its model also predicts AX. XNLI has a file per language, such as `test-de.tsv`; if
+    no test sets are prepared, the files are for its development sets.
 
     tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de,test-zh
 
@@ -33,13 +33,13 @@ def predict(checkpoint: Path, data: Path, out: Path, *, splits: Sequence[str] = 
         checkpoint: Checkpoint of this plugin.
         data: Prepared task, such as data/glue/RTE.
         out: Folder to write.
-        splits: Questions: splits; all test sets, or without test sets the development sets, by default.
+        splits: Splits of questions; by default all test sets, or else the development sets.
 
     Returns:
-        By file the metrics in percent, as the criterion calls them; none where the labels are not known.
+        The metrics of each file in percent, under the criterion's names; none where the labels are not known.
 
     Raises:
-        UserError: if the checkpoint does not fit the task.
+        UserError: the checkpoint does not fit the task.
     """
     there = sorted(path.parent.name for path in data.glob("*/report.json") if path.parent.name != "train")
     row = None if there else prepared_task(data)
@@ -83,7 +83,7 @@ def _predict_texts(
 
 
 def _test_sets(row: Task, data: Path) -> list[Split]:
-    """Return the test sets of a task: of XNLI those languages that are prepared, or else their development sets."""
+    """Return the test sets of a task; for XNLI those of the prepared languages, or else their development sets."""
     languages = [split for split in row.splits if "-" in split.name]
     prepared = [split for split in languages if (data / f"input0/{split.name}.bin").is_file()]
     tests = [split for split in (prepared or row.splits) if split.name.startswith("test")]
@@ -99,7 +99,7 @@ def _name(row: Task, split: Split) -> str:
 def _prediction(scores: Tensor, row: Task, task: TupeSentencePredictionTask) -> str:
     """Map scores `(num_classes,)` to a label or a number."""
     if row.scale is not None:
-        scale = task.cfg.label_scale or row.scale  # of the training, which the data may have left since
+        scale = task.cfg.label_scale or row.scale  # in training; the data may have changed since
         return f"{min(max(float(scores), 0.0), 1.0) * scale:.3f}"
     labels = task.label_dictionary
     return labels[int(scores.argmax()) + labels.nspecial]
@@ -122,7 +122,7 @@ def classify(model: nn.Module, task: TupeSentencePredictionTask, sentences: Join
 
 @torch.no_grad()
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, str]:
-    """Return the best answer, of at most `longest` tokens, to every question by its id; of equal ones the first."""
+    """Return the best answer of at most `longest` tokens to each question, by id; the first window wins ties."""
     device, order = next(model.parameters()).device, windows.ordered_indices()
     found: dict[int, Span] = {}
     for start in tqdm(range(0, len(order), BATCH), windows.name, disable=None, unit="batch"):

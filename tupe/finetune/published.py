@@ -1,4 +1,4 @@
-"""Published scores: of TUPE and DIET on GLUE, of DIET on XTREME, and of RoBERTa and XLM-R in fairseq's README.
+"""Published scores of TUPE and DIET on GLUE, of DIET on XTREME, and of RoBERTa and XLM-R in fairseq's README.
 
 `None` is a score that was not published.
 """
@@ -79,7 +79,7 @@ def _rows(table: tuple[tuple, ...], source: str, columns: tuple[Column, ...] = G
     ]
 
 
-#: Choice of `tupe table --published` -> its rows; an average is of the columns that are shown.
+#: Choice of `tupe table --published` -> its rows. Averages are over the columns that the table shows.
 ROWS = {
     "base": _rows(_BASE, "TUPE, table 1"),
     "large": _rows(_LARGE, "TUPE, table 3"),

@@ -31,11 +31,11 @@ class Run(NamedTuple):
 class Result(NamedTuple):
     """The content of `result.json`."""
 
-    score: float  # of the best checkpoint, percent
-    metrics: dict[str, dict[str, float | None]]  # of it by development set; by test set, `XQuAD/test-de`
+    score: float  # the best checkpoint's, in percent
+    metrics: dict[str, dict[str, float | None]]  # its metrics by development set or test set, `XQuAD/test-de`
     task: str = ""
     metric: str = ""  # the metric of `score`
-    epoch: int = 0  # the best, from 1
+    epoch: int = 0  # the best epoch, counted from 1
     lr: float = 0.0
     seed: int = 0
 

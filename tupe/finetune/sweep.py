@@ -1,6 +1,6 @@
 """Fine-tune a checkpoint on tasks with several learning rates and seeds, one run per GPU at a time.
 
-Any number of machines that share the folder of a sweep may run the same command: a run is locked while it is done.
+Any number of machines that share the folder of a sweep may run the same command, because a run in progress is locked.
 """
 
 import os
@@ -47,11 +47,11 @@ def sweep(
     tupe sweep glue checkpoints/tupe_a_base/checkpoint_last.pt data/glue runs/glue/tupe_a_base --tasks CoLA,RTE
 
     Args:
-        benchmark: Whose tasks; own: those in DATA.
+        benchmark: Benchmark with the tasks; own: your own tasks in DATA.
         checkpoint: Checkpoint of this plugin.
         data: Folder with a prepared folder for each task.
         out: Folder of the sweep.
-        overrides: Changes of the configuration, `key=value`.
+        overrides: Overrides of the configuration, `key=value`.
         tasks: Tasks; all by default.
         lrs: Learning rates; the papers' by default.
         seeds: Seeds; 1,2,3,4,5 by default.
@@ -95,7 +95,7 @@ def sweep(
         list(pool.map(lambda run: perform(run, wait=True), busy))
     print(markdown([read_sweep(out)]))
     if failed := sum(not (out / run.folder / RESULT).is_file() for run in runs):
-        raise UserError(f"{failed} of {len(runs)} runs failed. The same command tries them again.")
+        raise UserError(f"{failed} of {len(runs)} runs failed. Run the same command to retry them.")
 
 
 def run_alone(command: list[str], folder: Path, environment: dict[str, str], held: int) -> None:
@@ -119,7 +119,7 @@ def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: li
     with run_folder(out, {"checkpoint": sha256(checkpoint), "overrides": overrides}, wait=True):
         for task in {run.task for run in runs if (data / run.task).is_dir()}:
             with run_folder(out / task, {"data": identity(data / task)}, wait=True):
-                pass  # this refuses other data in the same folder
+                pass  # raises an error if the folder has runs on other data
         before = read_json(out / SWEEP)["runs"] if (out / SWEEP).is_file() else []
         more = [run._asdict() for run in runs if run._asdict() not in before]
         plan = {"model": full_name(as_namespace(opened.config)), "updates": opened.updates, "runs": before + more}
@@ -128,8 +128,8 @@ def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: li
 
 
 def keep_best(task: Path) -> None:
-    """Keep only the best finished run's checkpoint of a task: of equal ones that of the first rate and seed."""
+    """Keep only the checkpoint of a task's best finished run; the lowest rate, then the lowest seed wins ties."""
     found = [(result(path.parent), path) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")]
     finished = [(-run.score, run.lr, run.seed, path) for run, path in found if run]
     for *_, path in sorted(finished)[1:]:
-        path.unlink(missing_ok=True)  # another process may be as far
+        path.unlink(missing_ok=True)  # another process may delete it first

@@ -33,8 +33,8 @@ class Row(NamedTuple):
     name: str  # in the table
     cells: dict[str, Cell]  # by the name of the column
     more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
-    source: str = ""  # of a published row
-    updates: int = 0  # of the pre-training of a sweep's model
+    source: str = ""  # where a published row comes from
+    updates: int = 0  # pre-training updates of a sweep's model
 
     def average(self, columns: list[Column]) -> float | None:
         """Return the mean over `columns`, with MNLI-m and MNLI-mm as two; None if a column has no score."""
@@ -57,9 +57,9 @@ def table(
 
     Args:
         sweeps: [LABEL=]SWEEP, the folders of sweeps.
-        published: Add published rows.
+        published: Add rows of published scores.
         by_language: Add a column per language.
-        format: With json the scores of every run are printed too.
+        format: Format of the table; json also has the scores of every run.
     """
     from tupe.finetune.published import ROWS
 
@@ -143,7 +143,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def as_text(rows: list[Row]) -> list[list[str]]:
-    """Return heads and rows as text: score ± deviation over seeds, a note where runs are missing, and the average."""
+    """Return the header and rows as text: score ± deviation over seeds, a note if runs are missing, and the average."""
     columns = shown(rows)
     averaged = [column for column in columns if column.averaged]
     text = [

@@ -16,10 +16,10 @@ from tupe.systems import PAPER_NAMES, system_of
 if TYPE_CHECKING:
     from tupe.hf.export import Loaded
 
-#: Stages of a corpus' text processing that no tokenizer.json does. It does `repair-characters`, and lower case is in
-#: the SentencePiece model; the other stages choose or cut lines.
+#: Stages of a corpus' text processing that a tokenizer.json cannot do. It can do `repair-characters`, and lower case is
+#: in the SentencePiece model; the other stages choose or cut lines.
 _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
-#: Head -> the hub's name of its task, and an input of its pipeline; Transformers removed the last pipeline.
+#: Head -> the hub's name of its task, and an input of its pipeline; Transformers removed that of question answering.
 _TASKS = {
     "Model": ("feature-extraction", "A sentence."),
     "ForMaskedLM": ("fill-mask", "The capital of France is <mask>."),
@@ -57,9 +57,9 @@ class About:
         cleaning = [stage for stage in _CLEANING if settings and stage in settings.stages]
         if cleaning:
             notes.append(
-                f"The corpus was cleaned before SentencePiece ({', '.join(cleaning)}), which no tokenizer.json does. "
+                f"The corpus was cleaned before SentencePiece ({', '.join(cleaning)}), which tokenizer.json cannot do. "
                 f"Call `tupe.data.text.TextProcessing({settings.stages!r}, {settings.language!r}).around` on your text "
-                "first, or other subwords come out."
+                "first, or you get other subwords than in training."
             )
         if self.loaded.kind == "Model":
             notes.append("The model has no language-model head. Use its features (AutoModel).")
@@ -141,8 +141,8 @@ def _limits(about: About) -> str:
     lines = [f"Inputs have at most {longest} tokens, `<s>` and `</s>` included.", *about.notes]
     if about.tokenizer and not about.tokenizer_as_imported:
         lines.append(
-            "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: "
-            "1% of Vietnamese lines of CC-100 get other subwords than in training, fewer than 0.1% of others."
+            "The tokenizer also joins combining marks to letters (NFC) where SentencePiece did not (a tilde to `ê`): "
+            "1% of Vietnamese lines of CC-100 get other subwords than in training, fewer than 0.1% of other lines."
         )
     if len(about.loaded.labels or ()) == 1:
         lines.append("The output is a score from 0 to 1: the number divided by the task's scale (STS-B's is 5).")

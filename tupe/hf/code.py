@@ -1,4 +1,4 @@
-"""The files that exported models carry: this package's own, flat, with relative imports."""
+"""Write the code that exported models carry: files of this package, in one folder, with relative imports."""
 
 import contextlib
 import inspect
@@ -41,7 +41,7 @@ def write_code(folder: Path) -> None:
         (folder / f"{name}.py").write_text(relative(code), encoding="utf-8")
         with (folder / "position.py").open("a", encoding="utf-8") as registry:
             registry.write(f"\nfrom .{name} import {term.__name__}  # noqa: E402, F401\n")
-    with contextlib.suppress(metadata.PackageNotFoundError):  # the package is on the path, and not installed
+    with contextlib.suppress(metadata.PackageNotFoundError):  # the package may be on the path without being installed
         for file in metadata.files("tupe") or ():
             if file.name == "LICENSE":
                 (folder / file.name).write_text(file.read_text("utf-8"), encoding="utf-8")

@@ -24,7 +24,7 @@ NAMES = {
 class TupeConfig(PreTrainedConfig):
     r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
 
-    Fields of one term (`fire_width`, `rotary_base`, ...) are explained where it is computed.
+    Fields of one term (`fire_width`, `rotary_base`, ...) are explained where that term is defined.
 
     Args:
         absolute: absolute positions: `none`, `input` (added to the embeddings, BERT), `untied` (from the content),
@@ -33,13 +33,13 @@ class TupeConfig(PreTrainedConfig):
         relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`,
             `deberta`, `pope`, `dual_triangle`, `alibi`, `kerple`, `fire`.
         reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
-        segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
+        segment: segments of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
         sharing: what shares the position terms: `layer` (all layers), `head` (the heads of a layer), or `none`.
         position_rank: width of the `low_rank` factors.
-        linformer_k: keys and values are projected to so many rows; 0 for full attention.
+        linformer_k: number of rows that keys and values are projected to; 0 for full attention.
         rotary_dims: number of rotated dimensions of each query and key (RoPE); -1 for all, 0 for none.
-        pair_separators: between the texts of a pair, `<s> a </s> </s> b </s>` with 2, `<s> a </s> b </s>` with 1.
-        linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
+        pair_separators: 2 for pairs of texts `<s> a </s> </s> b </s>`, 1 for `<s> a </s> b </s>`.
+        linear_heads: the classification head is one layer, as in ELECTRA, instead of two.
         embedding_dim: width of the tables of tokens and positions; 0 for `hidden_size`.
         attention_window: attend to tokens at most this far to each side, and to and from [CLS]; 0 for all.
         global_every: with a window, every n-th layer, from the first, attends to all; windows then include [CLS] only

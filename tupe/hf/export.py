@@ -1,4 +1,4 @@
-"""A checkpoint as a folder that Transformers loads, with its model code, compared with the model that it came from."""
+"""Export a checkpoint as a folder that Transformers loads, with model code, and compare it with the checkpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,9 @@ AUTO_MAP = {
     "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
     "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
 }
-#: Fields of the task of a model that answers questions.
+#: Fields of the question-answering task that the folder keeps.
 WINDOWS = ("doc_stride", "max_query", "max_answer")
-#: Beginning of a parameter's name -> that of `model.safetensors`; `renamed` adds the head.
+#: Prefix of a parameter's name -> the prefix in `model.safetensors`; `renamed` adds that of the classification head.
 PREFIXES = {
     "encoder.sentence_encoder.": "tupe.",
     "encoder.lm_head.weight": "lm_head.decoder.weight",
@@ -51,7 +51,7 @@ class Loaded:
     cfg: dict[str, Any]  # the checkpoint's configuration
     updates: int  # how many it was trained for
     head: str | None  # the classification head of the task that it was fine-tuned for
-    labels: list[str] | None  # its classes; one name without meaning for a regression
+    labels: list[str] | None  # its classes; a single placeholder for a regression
     kind: str  # of Transformers' classes: `Model`, `ForMaskedLM`, `ForSequenceClassification`, `ForQuestionAnswering`
 
     @property
@@ -63,11 +63,11 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     """Load a checkpoint of this plugin with the dictionary in `data`.
 
     Raises:
-        UserError: the model is an ELECTRA, or the classes are others.
+        UserError: the model is an ELECTRA, or `data` has other classes.
     """
     opened = open_checkpoint(checkpoint)
     if isinstance(opened.config, ElectraConfig):
-        raise UserError(f"{checkpoint} has two networks. Export what `tupe convert electra` makes of it.")
+        raise UserError(f"{checkpoint} has two networks. Run `tupe convert electra` on it, and export the result.")
     model, fairseq_task = opened.model(data)
     head = labels = None
     kind = "Model" if model.encoder.lm_head is None else "ForMaskedLM"
@@ -94,7 +94,7 @@ def renamed(name: str, head: str | None, back: bool = False) -> str:
 
 
 def weights(loaded: Loaded) -> dict[str, Tensor]:
-    """Return the tensors of `model.safetensors`; a matrix that is input and output embedding is there once."""
+    """Return the tensors of `model.safetensors`; tied input and output embeddings are stored once."""
     state = loaded.model.state_dict()
     if not loaded.model.args.untie_weights_roberta:
         state.pop("encoder.lm_head.weight", None)
@@ -154,7 +154,7 @@ def export(
         data: Corpus of the checkpoint, or the task that it was fine-tuned on.
         out: New folder.
         corpus: Folder of the tokenizer and the manifest; DATA by default.
-        no_tokenizer: Write no tokenizer.
+        no_tokenizer: Do not write a tokenizer.
         license: License identifier for the model card, such as mit.
         base_model: Exported model that was fine-tuned, for the card.
 
@@ -181,7 +181,7 @@ def export(
     with atomic(out) as made:
         made.mkdir()
         write_code(made)
-        # not `save_file`, which lets only the owner read
+        # not `save_file`, whose file only the owner can read
         (made / "model.safetensors").write_bytes(save(weights(loaded), {"format": "pt"}))
         if features and read_pooling(corpus):
             copy_pooling(corpus, made)
@@ -210,7 +210,7 @@ def export(
 
 @torch.no_grad()
 def differs(loaded: Loaded, folder: Path) -> float:
-    """Compare the scores of the model in `folder`, by the code there, with those of the checkpoint's model."""
+    """Return how far the scores of the model in `folder`, computed by its code, are from the checkpoint's."""
     import_transformers()
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 

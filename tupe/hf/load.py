@@ -1,4 +1,4 @@
-"""A folder of Transformers back as a checkpoint of fairseq, whether or not it was trained on in the meantime."""
+"""Convert an exported folder back to a checkpoint of fairseq, whether or not Transformers trained it further."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     state = {renamed(alone + key, head, back=True): value.float() for key, value in tensors.items()}
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[WORDS])))
     model = TupeModel.build_model(named(origin.get("model", "tupe_base"), **fields), task)
-    model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # without a dictionary to compare
+    model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # there is no dictionary to compare it with
     if (out := state.get(f"classification_heads.{head}.out_proj.weight")) is not None:
         model.register_classification_head(head, num_classes=len(out))
     if "span_head.weight" in state:
@@ -67,6 +67,6 @@ def import_transformers(folder: Path, target: Path) -> None:
         criterion = {"_name": "tupe_question_answering"}
         windows = {name: value for name, value in (config.get("fairseq") or {}).items() if name in WINDOWS}
         fields = TupeQuestionAnsweringConfig(data="", max_positions=model.max_positions(), seed=1, **windows)
-        # all of them, so that `tupe predict` can set any; an Enum's value
+        # all fields, so that `tupe predict` can set any; Enums by their values
         task = {name: getattr(value, "value", value) for name, value in vars(fields).items()} | criterion
     write_checkpoint(target, model, model.args._name, task, criterion)

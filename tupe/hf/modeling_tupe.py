@@ -59,7 +59,7 @@ class TupePreTrainedModel(PreTrainedModel):
                 initialization.normal_(parameter, std=self.config.initializer_range)
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
-        """Also keep the code, where it is that of the package, and its `LICENSE`."""
+        """Also write this package's code, or if the model runs an exported copy of it, the `LICENSE`."""
         super().save_pretrained(save_directory, **kwargs)
         self._keep_code(Path(save_directory))
 
@@ -100,7 +100,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         output_hidden_states: bool | None = None,
         **kwargs: object,
     ) -> BaseModelOutput:
-        """Compute features `(B, n, d)`, which at padding mean nothing.
+        """Compute features `(B, n, d)`, which are meaningless at padding.
 
         Args:
             input_ids: `(B, n)`, `n` at most `max_position_embeddings`.
@@ -115,7 +115,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("pass either input_ids or inputs_embeds")
-        # of sequences side by side, as DataCollatorWithFlattening makes them, which would attend to each other
+        # DataCollatorWithFlattening puts sequences side by side, and they would attend to each other
         assert kwargs.get("position_ids") is None, "positions are the columns: pad the sequences of a batch"
         given = inputs_embeds if input_ids is None else input_ids
         if attention_mask is not None:
@@ -166,13 +166,13 @@ class TupeForTask(TupePreTrainedModel):
         return self.output_class(loss, scores, outputs.hidden_states, outputs.attentions)
 
     def loss(self, scores: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        """Compute the loss of Transformers for this class, which takes those of the arguments that it needs."""
+        """Compute Transformers' loss for this class, which picks the arguments that it needs."""
         given = {"logits": scores, "pooled_logits": scores, "labels": labels, "vocab_size": self.config.vocab_size}
         return self.loss_function(**given, config=self.config, **kwargs)
 
 
 class LanguageModelHead(nn.Module):
-    """RoBERTa's: dense layer, activation, layer norm, and the token embeddings."""
+    """RoBERTa's language-model head: dense layer, activation, layer norm, and the token embeddings."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class LanguageModelHead(nn.Module):
 
 
 class TupeForMaskedLM(TupeForTask):
-    """The token at every position; `labels` `(B, n)`, -100 to ignore."""
+    """Predict the token at every position; `labels` are `(B, n)`, with -100 to ignore."""
 
     output_class = MaskedLMOutput
     _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
@@ -206,7 +206,7 @@ class TupeForMaskedLM(TupeForTask):
 
 
 class ClassificationHead(nn.Module):
-    """fairseq's: dense layer, activation and output, on `[CLS]`; or ELECTRA's, only the output."""
+    """fairseq's classification head on `[CLS]`: dense layer, activation and output; or ELECTRA's, only the output."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class ClassificationHead(nn.Module):
 
 
 class TupeForSequenceClassification(TupeForTask):
-    """A class of a sentence or a pair, or with one label a number, `labels` `(B,)`; or several classes, `(B, L)`."""
+    """Predict a class of a text or pair (with one label a number), `labels` `(B,)`; or several classes, `(B, L)`."""
 
     output_class = SequenceClassifierOutput
 
@@ -240,11 +240,11 @@ class TupeForSequenceClassification(TupeForTask):
         loss = super().loss(scores, labels, num_items_in_batch=num_items_in_batch, **kwargs)
         if num_items_in_batch is None or self.config.problem_type == "single_label_classification":
             return loss
-        return loss * labels.numel() / num_items_in_batch  # Transformers divides only the loss of classes
+        return loss * labels.numel() / num_items_in_batch  # Transformers divides only single-label losses
 
 
 class TupeForTokenClassification(TupeForTask):
-    """A class of every token; `labels` `(B, n)`, -100 to ignore."""
+    """Predict a class for every token; `labels` are `(B, n)`, with -100 to ignore."""
 
     output_class = TokenClassifierOutput
 
@@ -257,12 +257,12 @@ class TupeForTokenClassification(TupeForTask):
 
 
 class TupeForQuestionAnswering(GenericForQuestionAnswering, TupePreTrainedModel):
-    """The start and the end of an answer."""
+    """Predict the start and the end of an answer."""
 
     base_model_prefix = "tupe"
 
     def __init__(self, config: TupeConfig) -> None:
-        TupePreTrainedModel.__init__(self, config)  # the other's makes the encoder by `AutoModel`, which needs trust
+        TupePreTrainedModel.__init__(self, config)  # the other base's uses `AutoModel`, which needs trust
         self.tupe = TupeModel(config)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
@@ -271,13 +271,13 @@ class TupeForQuestionAnswering(GenericForQuestionAnswering, TupePreTrainedModel)
         self,
         input_ids: Tensor | None = None,  # (B, n)
         attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,  # which `Trainer` drops from the data unless it is named here
+        token_type_ids: Tensor | None = None,  # `Trainer` drops it from the data unless it is named here
         inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,  # (B,)
         end_positions: Tensor | None = None,
         **kwargs: object,
     ) -> QuestionAnsweringModelOutput:
-        """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
+        """Score every token as the first and the last of the answer. Other arguments are those of `TupeModel`."""
         of_answer = {"start_positions": start_positions, "end_positions": end_positions}
         given = {"inputs_embeds": inputs_embeds, "token_type_ids": token_type_ids, **of_answer, **kwargs}
         return super().forward(input_ids, attention_mask, **given)

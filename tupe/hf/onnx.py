@@ -1,6 +1,6 @@
-"""An exported model as one ONNX graph for any batch and length, checked against PyTorch before it is there.
+"""Write an exported model as one ONNX graph for any batch and length, after checking it against PyTorch.
 
-The computed position terms are one buffer of the graph, so a call does not compute them. Needs the extras
+The graph stores the computed position terms in a buffer, so that calls do not compute them. This needs the extras
 `transformers` and `onnx`.
 """
 
@@ -43,7 +43,7 @@ def export_onnx(folder: Path) -> str:
         folder: Folder that `tupe export` or save_pretrained wrote.
 
     Returns:
-        The largest difference of an output between onnxruntime and PyTorch over max(1, the largest), and the file.
+        The largest difference between onnxruntime and PyTorch over max(1, the largest output), and the file.
 
     Raises:
         UserError: the outputs of the graph differ from the model's.
@@ -54,7 +54,7 @@ def export_onnx(folder: Path) -> str:
 
     config = read_json(folder / "config.json")
     (name,) = config["architectures"]
-    # SDPA in a graph gives NaN to a token of which window and padding hide all keys
+    # in a graph, SDPA returns NaN for a token whose keys are all hidden by the window and padding
     backend = {"attention_backend": "reference"} if config.get("attention_window") else {}
     model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **backend)
     model.base_model.unpad = "never"  # as in the graph, which computes padding too

@@ -1,7 +1,7 @@
-"""A SentencePiece model as a tokenizer of Transformers, whose numbers are those of fairseq's dictionary.
+"""Convert a SentencePiece model to a tokenizer of Transformers, whose ids are the numbers of fairseq's dictionary.
 
 Transformers' own conversions change the numbers (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or
-take no BPE model, so the tokenizer is built by hand.
+do not accept BPE models, so the tokenizer is built by hand.
 """
 
 import re
@@ -16,7 +16,7 @@ BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
 _UNIGRAM, _BPE = 1, 2  # kinds of models there
 _UNREACHED = -1e4  # score of a symbol that no text has
-#: What `str.split` takes as white space, and what `tupe.data.text.repair` removes, as patterns of Oniguruma.
+#: Oniguruma's patterns for the white space of `str.split`, and below for what `tupe.data.text.repair` removes.
 _WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
 _VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
 _NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
@@ -27,9 +27,9 @@ def build_tokenizer(
 ):
     """Build the `tokenizers.Tokenizer` of a SentencePiece model.
 
-    The symbols are those of fairseq's dictionary, in order, `<mask>` included if the task has one. Of the `stages` of
-    the corpus' text processing (`tupe.data.text`), if they are known, the tokenizer joins white space and does
-    `repair-characters`; `tupe.hf.card` names those that it cannot do.
+    The symbols are those of fairseq's dictionary, in order, `<mask>` included if the task has one. If the `stages` of
+    the corpus' text processing (`tupe.data.text`) are known, the tokenizer collapses white space, and does
+    `repair-characters` if it is one of them; `tupe.hf.card` lists the stages that it cannot do.
 
     Raises:
         UserError: the dictionary is not made of the model's pieces.
@@ -62,9 +62,9 @@ def build_tokenizer(
     spec = proto.normalizer_spec
     steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
     if spec.precompiled_charsmap:
-        # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
-        # would stay so. NFC puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
-        # leaves, so another character is between the two until then
+        # NFC comes first, because Precompiled maps only whole graphemes, so a letter and a separate accent would stay
+        # apart. NFC also moves an Arabic vowel before the shadda that it follows, which SentencePiece does not do, so a
+        # placeholder separates the two until then
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
@@ -86,7 +86,7 @@ def build_tokenizer(
 
 
 def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> None:
-    """Put the special symbols around a text and between those of a pair, and make them of a text that spells them."""
+    """Put the special symbols around a text and between the texts of a pair, and find them in text that spells them."""
     from tokenizers import AddedToken, processors
 
     around = processors.TemplateProcessing(
@@ -94,7 +94,7 @@ def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> N
         pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
         special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
     )
-    # offsets of byte-level pieces without the space before a word
+    # the offsets of byte-level pieces exclude the space before a word
     added = getattr(tokenizer.pre_tokenizer, "add_prefix_space", False)
     trimmed = processors.ByteLevel(add_prefix_space=added, trim_offsets=True)
     tokenizer.post_processor = processors.Sequence([trimmed, around])
@@ -130,18 +130,18 @@ def save_tokenizer(tokenizer: Any, folder: Path, max_length: int) -> None:
 
 
 def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
-    """Return the patterns of a corpus' text processing that a tokenizer can replace, each with what takes its place."""
+    """Return the patterns of a corpus' text processing that a tokenizer can replace, each with its replacement."""
     if stages is None:
         return []
     return [(_WHITE_SPACE, " "), *([(_NO_TEXT, "")] if "repair-characters" in stages else [])]
 
 
 def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> None:
-    """Raise `UserError` unless the dictionary is fairseq's symbols, the pieces, and what fairseq fills up with."""
+    """Raise `UserError` unless the dictionary consists of fairseq's symbols, the pieces, and fillers."""
     here = set(filter(is_piece, symbols))
     if tuple(symbols[:4]) != SPECIAL or here != pieces:
         example = min((here ^ pieces) or set(symbols[:4]), key=lambda s: (len(s), s))
         raise UserError(
-            f"The dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, as in {example!r}. "
+            f"The dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, e.g. in {example!r}. "
             "Use the SentencePiece model that the corpus was encoded with, or pass --no-tokenizer."
         )

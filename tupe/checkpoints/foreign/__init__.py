@@ -1,1 +1,1 @@
-"""Models that were pre-trained elsewhere, as this plugin's checkpoints: folders of fairseq and Transformers."""
+"""Import models that were pre-trained by fairseq or Transformers as checkpoints of this plugin."""

@@ -1,4 +1,4 @@
-"""Read a folder that fairseq released: `model.pt` with the options of its training, whose text is never run."""
+"""Read a folder that fairseq released: `model.pt` with its training options, whose strings are never evaluated."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _OPTIONS = (
     *("activation_fn", "pooler_activation_fn", "dropout", "attention_dropout", "activation_dropout", "pooler_dropout"),
 )
 
-#: The meters in the state of a training of 2019, in which nothing is that a model needs.
+#: The meters in the state of a training of 2019, which a model does not need: they are read as plain namespaces.
 METERS = [
     (SimpleNamespace, f"fairseq.{module}.{name}")
     for module in ("meters", "logging.meters")
@@ -80,13 +80,13 @@ def _fields(options: Mapping[str, Any], weights: dict[str, Tensor]) -> dict[str,
     known = {name: options[name] for name in _OPTIONS if options.get(name) is not None}
     if known.get("activation_fn") == "gelu_fast":
         known["activation_fn"] = "gelu_accurate"
-    # in 2019 the option of this name was about the embeddings; a norm after the last layer shows the kind of layers
+    # in 2019 this option was about the embeddings; a norm after the last layer is what shows pre-norm layers
     known["encoder_normalize_before"] = f"{ENCODER}layer_norm.weight" in weights
     return {**SYSTEMS["bert_a"], **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}
 
 
 def _pieces(dictionary: Dictionary, folder: Path) -> list[str]:
-    """Return the symbols of a dictionary; numbers of a byte-level BPE's pieces become these."""
+    """Return the symbols of a dictionary; pieces replace the numbers that stand for a byte-level BPE's pieces."""
     encoder = folder / ENCODER_JSON
     pieces = {str(number): piece for piece, number in read_json(encoder).items()} if encoder.is_file() else {}
     return [pieces.get(symbol, symbol) for symbol in dictionary.symbols]
@@ -103,7 +103,7 @@ def _byte_level(folder: Path, symbols: list[str]) -> Tokenizer:
 def _original(
     args: Namespace, state: dict[str, Tensor], dictionary: Dictionary, head: str | None, of_head: dict[str, Tensor]
 ) -> RobertaModel:
-    """Build fairseq's own model. PyTorch refuses another dictionary, whose size differs."""
+    """Build fairseq's own model. PyTorch raises an error if the dictionary has another size than the weights."""
     args.tokens_per_sample = args.max_positions
     base_architecture(args)
     model = RobertaModel.build_model(args, SimpleNamespace(source_dictionary=dictionary))

@@ -1,4 +1,4 @@
-"""A classification head that is kept: its task, and its classes in the order of the task's."""
+"""Keep a classification head: find its task, and put its classes in the task's order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from tupe.util import UserError
 def in_our_order(head: dict[str, Tensor], classes: Sequence[str]) -> tuple[list[str], str]:
     """Put the rows of a head's output in the order in which `tupe prepare-glue` numbers the same classes.
 
-    `head` is changed in place. Upper and lower case in `classes`, the names of its rows, are the same.
+    `head` is changed in place. `classes` are the names of its rows, whose case is ignored.
 
     Returns:
-        the names in the new order, and the task that has them; the old ones and nothing where no task has.
+        the task's names and the task; or the names as they are and an empty string, if no task has them.
     """
     assert len(classes) == len(head["out_proj.weight"]), f"the rows of the head do not match the classes {classes}"
     found = [name.lower() for name in classes]
@@ -40,6 +40,6 @@ def task_of(name: str, rows: int, max_positions: int) -> tuple[dict[str, Any], d
 
 
 def refuse_several_labels(problem: str | None) -> None:
-    """Raise `UserError` for a head that gives a text any number of labels: tasks here take only the likeliest."""
+    """Raise `UserError` for a head that gives a text several labels, because tasks here predict only one."""
     if problem == "multi_label_classification":
         raise UserError("The head gives a text several labels. Use it in Transformers, or leave out --head.")

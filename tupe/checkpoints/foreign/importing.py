@@ -44,20 +44,20 @@ def import_model(
     """Write the model in `folder` to the folder `out`.
 
     Args:
-        folder: of fairseq or of Transformers.
+        folder: a folder of fairseq or of Transformers.
         out: a new folder.
-        head_name: the classification head to keep, of fairseq by its name; of Transformers, what to call it.
+        head_name: name of the classification head to keep: a head of fairseq's model, or a new name for Transformers'.
         labels: names of the head's classes, if the folder lacks them.
-        pooler: keep the dense layer of Transformers' classification head, BERT's pooler, which starts that of a task.
+        pooler: keep the dense layer of Transformers' classification head, BERT's pooler, to initialize a task's head.
         with_tokenizer: write the tokenizer too.
-        bpe: the folder of fairseq's tokenizer, if it is not in the model's.
-        language: of the text.
+        bpe: the folder of fairseq's tokenizer, if it is not the model's folder.
+        language: language of the text.
 
     Returns:
         A line per step.
 
     Raises:
-        UserError: `out` exists, or the model computes something else.
+        UserError: `out` exists, or the imported model's outputs differ from the original's.
     """
     check_new(out)
     if fairseq_folder(folder):
@@ -110,14 +110,14 @@ def import_model(
     if not foreign.has_lm_head:
         lines.append("no language-model head")
     if (folder / MODULES).is_file() and not read_pooling(folder):
-        lines.append("left behind: the modules of sentence-transformers, which no command computes")
+        lines.append("left behind: the modules of sentence-transformers, which are not supported")
     if foreign.left:
         lines.append(f"left behind: {', '.join(dict.fromkeys('.'.join(n.split('.')[:2]) for n in foreign.left))}")
     if head_name is not None:
         order = f" in the order of {task}" if task else "; pass --labels to map them to those of a task" * (not classes)
         lines.append(f"head: {head_name}, {', '.join(classes or ['classes without names'])}{order}")
     verified = ", ".join(f"{name} {share:.1e}" for name, share in differences.items())
-    return [*lines, f"difference from the original, of the largest value: {verified}"]
+    return [*lines, f"difference from the original, relative to the largest value: {verified}"]
 
 
 def is_ours(folder: Path) -> bool:
@@ -130,7 +130,7 @@ def fairseq_folder(folder: Path) -> bool:
 
 
 def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None) -> TupeModel:
-    """Build the model with the weights, also those of a head by its name."""
+    """Build the model, and load its weights and those of the head called `head_name`."""
     config = named(foreign.name, **foreign.fields, dictionary_sha256=dictionary_sha256(dictionary))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
     state = dict(foreign.weights)
@@ -146,7 +146,7 @@ def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None
 
 
 def _licence(folder: Path) -> str | None:
-    """Return the licence that the folder's README names in its front matter, as those of the hub do."""
+    """Return the licence in the front matter of the folder's README, where the hub's model cards name it."""
     from huggingface_hub import ModelCard
 
     path = folder / "README.md"

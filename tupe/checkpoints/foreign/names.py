@@ -30,7 +30,7 @@ _ROWS, _TYPES = ENCODER + "embed_positions.weight", "token_types.weight"
 
 
 def todays(name: str) -> str:
-    """Return the name that a parameter of fairseq's of 2019 has today."""
+    """Return today's name of a parameter of fairseq in 2019."""
     for old, new in OF_2019.items():
         name = name.replace(old, new)
     return name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name
@@ -83,7 +83,7 @@ _NAMES = {
     r"|vocab_transform": LM_HEAD + "dense",
     r"cls\.predictions\.transform\.LayerNorm|lm_head\.layer_norm|lm_predictions\.lm_head\.LayerNorm"
     r"|generator_predictions\.LayerNorm|head\.norm|vocab_layer_norm": LM_HEAD + "layer_norm",
-    # the decoder's bias, which follows in a state, is the one that counts where they are not one
+    # if the head and its decoder have different biases, the decoder's counts, which comes later in a state
     r"cls\.predictions(?:\.decoder)?|(?:lm_predictions\.)?lm_head(?:\.decoder)?|generator_lm_head|decoder"
     r"|vocab_projector": LM_HEAD.removesuffix("."),
 }
@@ -92,7 +92,7 @@ _HEAD = {r"(?:\w+\.)?pooler\.dense|classifier\.dense|pre_classifier": "dense", r
 
 
 def _renamed(state: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the tensors whose name, all but its last part, is one of the patterns `names`, under their new names."""
+    """Return the tensors whose names, without the last part, match a pattern of `names`, under their new names."""
     found = {}
     for name, tensor in state.items():
         path, _, part = name.rpartition(".")
@@ -110,9 +110,9 @@ def head_of(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def from_transformers(state: Mapping[str, Tensor], first: int) -> dict[str, Tensor]:
     """Return the parameters of a masked language model of Transformers under this plugin's names.
 
-    The vector of token type 0, which every token of a single text gets, is added to the positions; the difference of
-    the other is that of the second segment. A model without absolute positions has both in its segments. `first` is the
-    row of position 0.
+    The vector of token type 0, which every token of a single text gets, is added to the positions, and subtracted from
+    that of type 1, the second segment's. A model without absolute positions has both vectors in its segments. `first`
+    is the row of position 0.
     """
     found = from_fairseq(_renamed(state, _NAMES), first)
     types = found.pop(_TYPES, None)

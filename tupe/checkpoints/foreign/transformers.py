@@ -1,4 +1,4 @@
-"""Read a folder of Transformers' `save_pretrained` by its own classes, which never run code from the folder."""
+"""Read a folder of `save_pretrained` with Transformers' own classes, which never run code from the folder."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
         safe_load(path)  # PyTorch does not compare the checksums in a file
 
     def load(auto: type) -> tuple[Any, dict[str, Tensor], list[str]]:
-        """Return a model, the parameters that are in the folder, and the names of those it left there."""
+        """Return a model, its parameters that are in the folder, and the names of those that it does not use."""
         model, info = auto.from_pretrained(folder, output_loading_info=True, dtype=torch.float32, **_TRUSTED)
         state = {name: tensor for name, tensor in model.state_dict().items() if name not in info["missing_keys"]}
         return model.eval(), state, sorted(info["unexpected_keys"])
@@ -46,9 +46,9 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
     config = original.config
     kind = config.model_type
     if strange := [name for name in left if re.search(rf"(^|\.){LAYER}\.", name)]:
-        raise UserError(f"{folder} has {strange[0]} in a layer, which a {kind} does not have. Merge its adapters.")
+        raise UserError(f"{folder} has {strange[0]}, which a layer of {kind} does not have. Merge adapters first.")
     table = getattr(original.base_model.embeddings, "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)  # where there is one, as in RoBERTa, positions count from it
+    padding = getattr(table, "padding_idx", None)  # positions count from it if there is one, as in RoBERTa
     weights, head = from_transformers(state, 0 if padding is None else padding + 1), {}
     if with_head or with_pooler:
         classifier, of_head, _ = load(transformers.AutoModelForSequenceClassification)
@@ -71,7 +71,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_TRUSTED)
     symbols, rows = by_role(*_symbols(tokenizer, config.vocab_size))
     separators, files = 1 if tokenizer.num_special_tokens_to_add(pair=True) == 3 else 2, None  # between two texts
-    if with_tokenizer:  # SentencePiece itself, because Transformers' version of it has neither bytes nor all of Unicode
+    if with_tokenizer:  # SentencePiece's model, because Transformers' conversion lacks bytes and some of Unicode
         files = sentence_piece(folder) or from_json(tokenizer.backend_tokenizer.to_str(), symbols)
     foreign = Foreign(
         kind=f"{kind} of Transformers",
@@ -113,7 +113,7 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
     }
     if kind == "modernbert":
         by_type = {name: rope["rope_theta"] for name, rope in config.rope_parameters.items()}
-        everywhere = [*config.layer_types, "full_attention"]  # where no second layer attends to all
+        everywhere = [*config.layer_types, "full_attention"]  # a model may have no second layer that attends to all
         fields |= {
             **MODERN,
             "absolute": "none",
@@ -148,7 +148,7 @@ def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int
     """Return the symbols of a table's rows, and the rows in this plugin's order."""
     symbols: list[str | None] = [None] * rows
     for name, number in tokenizer.get_vocab().items():
-        symbols[number] = None if name.endswith("NOTUSED") else name  # CamemBERT's, which no text has
+        symbols[number] = None if name.endswith("NOTUSED") else name  # CamemBERT's, which occur in no text
     first, last = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
     names = (first, tokenizer.pad_token, last, tokenizer.unk_token, tokenizer.mask_token)
     return symbols, dict(zip((*FAIRSEQ_SYMBOLS, MASK), tokenizer.convert_tokens_to_ids([*names])))

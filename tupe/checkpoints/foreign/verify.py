@@ -7,7 +7,7 @@ from tupe.checkpoints.foreign.model import Foreign
 from tupe.models.tupe import TupeModel
 from tupe.util import UserError
 
-#: The largest difference that rounding makes, as a share of the largest value.
+#: The largest difference that rounding causes, as a fraction of the largest value.
 TOLERANCE = 1e-4
 _BOS, _PAD, _EOS = 0, 1, 2
 
@@ -17,7 +17,7 @@ def verify(foreign: Foreign, model: TupeModel, head: str | None = None) -> dict[
     """Compare features, logits and the scores of a head on random tokens.
 
     Returns:
-        the largest difference of each, as a share of its largest value.
+        the largest difference of each, as a fraction of its largest value.
 
     Raises:
         UserError: they differ by more than rounding does.
@@ -30,7 +30,7 @@ def verify(foreign: Foreign, model: TupeModel, head: str | None = None) -> dict[
     if "logits" in theirs:
         ours["logits"], theirs["logits"] = model(tokens)[0], theirs["logits"][..., rows]
     found = {name: _difference(ours[name][words], theirs[name][words]) for name in ours}
-    if "head" in theirs:  # whose classes may be in another order
+    if "head" in theirs:  # its classes may be in another order
         scores = model(tokens, features_only=True, classification_head_name=head)[0]
         found["head"] = _difference(scores.sort().values, theirs["head"].sort().values)
     for name, difference in found.items():

@@ -1,4 +1,4 @@
-"""Symbols and rows in the order of fairseq's dictionaries: by their roles, then as they were, `<mask>` last.
+"""Put symbols and rows in the order of fairseq's dictionaries: special symbols, then the others, `<mask>` last.
 
 `masked_lm`, the classification tasks, the segments and the hub expect `<s> <pad> </s> <unk>` at 0 to 3. RoBERTa and
 XLM-R have them there; BERT has `[CLS]` at 101. A SentencePiece model is copied. Every other tokenizer becomes a
@@ -26,13 +26,13 @@ Tokenizer = tuple[str, dict[str, bytes]]
 def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> tuple[list[str], list[int]]:
     """Order the rows of a table, whose `symbols` may lack names; `roles` are the rows of the five special symbols.
 
-    A row without a name is filled up, and so is one that is called like a special symbol but does not have its role, or
-    whose name another row has too: text never has it.
+    A row gets a filler's name if it has no name, is named like a special symbol without having its role, or has the
+    name of a later row. Text never contains fillers.
 
     Returns:
         the symbols in this plugin's order, and the original row of each.
     """
-    last = {symbol: row for row, symbol in enumerate(symbols)}  # as fairseq looks a repeated symbol up
+    last = {symbol: row for row, symbol in enumerate(symbols)}  # fairseq finds a repeated symbol's last row
     fillers = (name for name in map(f"{FILLER}{{:04d}}".format, itertools.count()) if name not in last)
     kept = [row for row in range(len(symbols)) if row not in roles.values()]
     names = [
@@ -43,7 +43,7 @@ def by_role(symbols: Sequence[str | None], roles: Mapping[str, int]) -> tuple[li
 
 
 def reorder(weights: dict[str, Tensor], rows: list[int]) -> None:
-    """Reorder a tensor that has a row for each symbol."""
+    """Reorder the rows of each tensor that has one per symbol."""
     for name in (WORDS, OUTPUT, LM_HEAD + "bias"):
         if name in weights:
             weights[name] = weights[name][rows]
@@ -57,7 +57,7 @@ def write_dictionary(path: Path, symbols: Sequence[str]) -> Dictionary:
 
 
 def sentence_piece(folder: Path) -> Tokenizer | None:
-    """Return the SentencePiece model in a folder, if one is there."""
+    """Return the SentencePiece model in a folder, or `None`."""
     found = next((path for path in (folder / MODEL, folder / "spm.model") if path.is_file()), None)
     return None if found is None else ("SentencePiece", {MODEL: found.read_bytes()})
 
@@ -72,7 +72,7 @@ def from_json(text: str, symbols: Sequence[str]) -> Tokenizer:
         vocabulary = {"vocab": [(s, scores.get(s, _UNREACHED)) for s in symbols], "unk_id": UNKNOWN_NUMBER}
     else:
         more = [piece for piece in model["vocab"] if piece not in numbers] if model["type"] == "BPE" else []
-        vocabulary = {"vocab": {s: n for n, s in enumerate([*symbols, *more])}, "unk_token": UNKNOWN}  # of merges
+        vocabulary = {"vocab": {s: n for n, s in enumerate([*symbols, *more])}, "unk_token": UNKNOWN}  # for merges
     words = [{**t, "id": numbers[t["content"]]} for t in added if not t["special"] and t["content"] in numbers]
     without = {"added_tokens": words, "post_processor": None, "truncation": None, "padding": None}
     written = {**content, **without, "model": {**model, **vocabulary}}

@@ -6,7 +6,7 @@ from torch import Tensor
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import UntiedAbsolute
 
-#: Relative term -> its parameters that make it zero, and leave it a gradient by which it learns.
+#: Relative term -> the parameters that are set to zero to make the term zero but let it learn.
 ZERO = {
     "bucketed": ("weight",),
     "clipped": ("weight",),
@@ -19,7 +19,7 @@ ZERO = {
 
 
 def head_axes(encoder: TupeLanguageModelEncoder) -> dict[str, int]:
-    """Return for the parameters of all layers' terms the axis along which the layers' heads follow each other."""
+    """Map each parameter with a slice per head to the axis along which the heads of all layers follow each other."""
     terms = encoder.named_modules()
     return {f"{path}.{name}": axis for path, term in terms for name, axis in getattr(term, "head_axes", {}).items()}
 
@@ -42,7 +42,7 @@ def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[s
 
 @torch.no_grad()
 def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
-    """Set the terms to zero whose parameters `names` are, so that the logits are those without them."""
+    """Set the terms whose parameters are among `names` to zero, so that they do not change the logits."""
     inner, state = new.sentence_encoder, new.state_dict()
     for part in ("input_segments.weight", "segment_attention.weight", "position_bias.reset.relative"):
         if f"sentence_encoder.{part}" in names:
@@ -59,14 +59,14 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
             if layer.self_attn.qkv_proj.bias is not None:
                 layer.self_attn.qkv_proj.bias[: new.args.encoder_embed_dim] *= 0.5
     if new.args.absolute == "low_rank_input" and "sentence_encoder.position_bias.absolute.key" in names:
-        inner.position_bias.absolute.key.zero_()  # of the two factors one stays drawn, or neither would ever learn
+        inner.position_bias.absolute.key.zero_()  # only one of the factors, or neither would ever learn
 
 
 @torch.no_grad()
 def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
-    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its content logits are then those of `old`.
+    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`, so that its content logits are those of `old`.
 
-    `U^Q` of untied positions, which `old` has too, likewise by the ratio of their scales.
+    If both models have untied positions, `U^Q` is likewise multiplied by the ratio of their scales.
     """
     for theirs, ours in zip(old.sentence_encoder.layers, new.sentence_encoder.layers):
         projection = ours.self_attn.qkv_proj
@@ -80,9 +80,9 @@ def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
 
 @torch.no_grad()
 def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) -> None:
-    """Put head `order[h]` of a layer in place `h`: the rows of `W^Q, W^K, W^V`, the columns of `W^O`.
+    """Move head `order[h]` of a layer to place `h`: the rows of `W^Q, W^K, W^V`, the columns of `W^O`.
 
-    The layer computes what it did, if its heads do not share a term with other layers.
+    The output of the layer does not change if its heads do not share a term with other layers.
     """
     attention = encoder.sentence_encoder.layers[layer].self_attn
     width = attention.qkv_proj.weight.shape[1]
@@ -97,8 +97,8 @@ def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) 
 def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
     """Add the mean position `p~` to every token embedding of `new`, a constant that every input of `old` has.
 
-    The softmax of a tied output does not see it, whose logits all move by the same. `[CLS]`, which is always at
-    position 0 and never predicted, keeps its own position.
+    It does not change the softmax of a tied output, because all logits shift by the same amount. `[CLS]`, which is
+    always at position 0 and never predicted, keeps its own position.
     """
     words, table = new.sentence_encoder.embed_tokens.weight, old.sentence_encoder.input_positions.weight
     mean = position_weights(len(table)) @ table
@@ -107,7 +107,7 @@ def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
 
 
 def position_weights(length: int) -> Tensor:
-    """Return weights `(n,)` of positions for a mean: `1/i`, as if any length of text were as likely; 0 for `[CLS]`."""
+    """Return weights `(n,)` for a mean of positions: `1/i`, as if any length were equally likely; 0 for `[CLS]`."""
     weights = torch.arange(length).clamp(min=1).reciprocal()
     weights[0] = 0
     return weights / weights.sum()

@@ -1,15 +1,15 @@
 r"""The effect of added positions on the attention of each layer, and its linear fits into the terms of a system.
 
-    p^_i   = E[x_i] - mean of E[x_i], weighted by 1/i                x_i what W^Q sees in the layer, E over text
+    p^_i   = E[x_i] - mean of E[x_i], weighted by 1/i                x_i the input of W^Q in the layer, E over text
     T_ij   = ((p^_i W^Q + q~) . (p^_j W^K)) / sqrt(d_h)             per head, q~ = mean of x W^Q + b^Q
 
-`[CLS]` is always at position 0 and keeps its position in its content, so `p^_0` is 0, and `T_i0` too. So a reset
-loses nothing if theta_2 is 0: its other effect, that of theta_1, is a constant in the row of `[CLS]`.
+`[CLS]` is always at position 0 and keeps its position in its content, so `p^_0` is 0, and so is `T_i0`. Therefore a
+reset loses nothing if theta_2 is 0: its other effect, that of theta_1, is a constant in the row of `[CLS]`.
 
-A relative term has in row `k` of its table the least squares of `T`, up to a constant for each row of `T`:
+Row `k` of a relative term's table is the least-squares fit to `T`, up to a constant for each row of `T`:
 
     N r = sum_i (b_i - c_i mean_j T_ij)     N = sum_i (diag(c_i) - c_i c_i^T / n)
-    c_i[k] how often row i has row k of the table, b_i[k] the sum of T_ij there
+    c_i[k] how often row i of T uses row k of the table, b_i[k] the sum of T_ij there
 """
 
 import torch
@@ -21,9 +21,9 @@ from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.position import LowRankAbsolute, Reset, UntiedAbsolute
 from tupe.position.bias import PositionBias
 
-TOKENS = 8192  # of a batch
-_ROUNDS = 5  # how often each layer has its heads put in order
-_RIDGE = 1e-6  # of the mean of the Gram matrix's diagonal
+TOKENS = 8192  # tokens per batch
+_ROUNDS = 5  # how often the heads of each layer are reordered
+_RIDGE = 1e-6  # fraction of the mean of the Gram matrix's diagonal
 _RESIDUAL = 0.01  # fraction of the target that a table may leave
 
 
@@ -54,9 +54,9 @@ def centred(logits: Tensor) -> Tensor:
 
 
 def agreeing_heads(logits: Tensor) -> Tensor:
-    """Order the heads of each layer by their logits, because heads of different layers have nothing in common.
+    """Reorder the heads of each layer by their logits, because the order of heads in different layers is unrelated.
 
-    Each layer in turn has its heads assigned to the mean of the other layers' heads, by the squared distance of `T`,
+    The heads of each layer in turn are assigned to the mean of the other layers' heads, by the squared distance of `T`,
     `logits` `(L, H, n, n)`. Returns the head of each place, `(L, H)`.
     """
     layers, heads = logits.shape[:2]
@@ -73,7 +73,7 @@ def agreeing_heads(logits: Tensor) -> Tensor:
 
 
 def has_fit(bias: PositionBias) -> bool:
-    """Tell whether `fit` changes a term of the attention."""
+    """Return whether `fit` changes a term of the attention."""
     linear = isinstance(bias.absolute, UntiedAbsolute | LowRankAbsolute) or hasattr(bias.relative, "row")
     return linear and not bias.cross  # the four products of cross terms have no linear fit
 
@@ -82,8 +82,8 @@ def has_fit(bias: PositionBias) -> bool:
 def fit(bias: PositionBias, logits: Tensor, table: Tensor) -> None:
     """Fit the terms of the attention, in place, to `logits`: `T` of each set of parameters, `(S, n, n)`.
 
-    An absolute term takes all, and an additional relative one keeps its values; alone, it adds the fit to them. The
-    `table` of positions at the input, `(n, e)`, becomes that of untied positions.
+    An absolute term is fitted to all of `T`, and a relative term next to it keeps its values. A relative term alone
+    adds the fit to its values. The `table` of positions at the input, `(n, e)`, becomes that of untied positions.
     """
     first = 0 if bias.reset is None else 1
     inner = logits[:, first:, first:]
@@ -111,7 +111,7 @@ def factors(logits: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def _fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
-    """Set `P_Q, P_K` of the positions from `first` on; ranks beyond `n` keep a drawn `P_Q`, with which they learn."""
+    """Set `P_Q, P_K` of the positions from `first` on; ranks beyond `n` keep a random `P_Q`, so that they can learn."""
     rank = term.query.shape[-1]
     query, key = factors(logits, rank)
     used = slice(min(rank, logits.shape[-1]))
@@ -121,11 +121,11 @@ def _fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
 
 
 def _solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: Tensor, first: int) -> None:
-    """Set the table, its norm to do nothing more, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
+    """Set the table, a plain norm without gain or bias, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
-    A table whose rows are too much alike for that has random vectors of a tenth of their length added. Where there are
-    more positions than the table is wide, not all can be matched: `query` and `key`, `(S, m, d_h)`, of the
-    positions from `first` on, which is 1 where `[CLS]` does not count. The table of the positions is `(n, e)`.
+    `query` and `key`, `(S, m, d_h)`, are those of the positions from `first` on, which is 1 where `[CLS]` does not
+    count. Not all can be matched if there are more positions than `table`, `(n, e)`, is wide. If its rows are too
+    similar to match them, random vectors of a tenth of their length are added.
     """
     for part in (term.layer_norm, term.query, term.key):
         if getattr(part, "bias", None) is not None:
@@ -148,7 +148,7 @@ def _solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: 
 
 @torch.enable_grad()
 def _fit_reset(reset: Reset, absolute: UntiedAbsolute | None) -> None:
-    """Make theta zero: scalars at once; a vector so that its product is zero in each head, but not its factors."""
+    """Make theta zero: scalars directly, a vector such that its product, but not its factors, is zero in each head."""
     for part in (reset.relative, reset.scalars):
         if part is not None:
             part.data.zero_()

@@ -1,4 +1,4 @@
-"""The steps of a warm start in their order, and the yardsticks by which a user judges it."""
+"""The steps of a warm start in order, and the measures by which a user can judge its result."""
 
 import copy as copies
 from argparse import Namespace
@@ -22,13 +22,13 @@ from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeLanguageModelEncoder
 from tupe.systems import ALIASES, SIZES, SYSTEMS
 
-EXACT = 1e-5  # the largest difference of features that rounding makes, as a share of the largest feature
+EXACT = 1e-5  # the largest difference of features that rounding causes, as a fraction of the largest feature
 
 
 def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str]) -> Namespace:
     """Return the fields of the new model: those of `old`, the row of `system` over them, and `FIELD=VALUE` over that.
 
-    Segments that `old` has stay, also where the system has none.
+    The segments of `old` are kept even if the system has none.
     """
     source = old.args
     system = ALIASES.get(system, system)
@@ -55,10 +55,10 @@ class Started(NamedTuple):
 def warm_start(
     old: TupeLanguageModelEncoder, fields: Namespace, sequences: Tensor | None = None, seed: int = 1
 ) -> Started:
-    """Make `old`, a trained encoder in evaluation mode, into the model of `fields` (`target_fields`).
+    """Convert `old`, a trained encoder in evaluation mode, to the model of `fields` (`target_fields`).
 
-    Where positions leave the input, the terms are fitted to `sequences`: text `(B, n)`, `n` as long as `old` takes.
-    Without text, and where `old` has no positions there, new terms are drawn with `seed`.
+    If positions at the input are removed, the terms are fitted to `sequences`: text `(B, n)`, with the longest `n` that
+    `old` takes. Without text, or if `old` has no positions at the input, new terms are drawn with `seed`.
     """
     new = build(fields, old.sentence_encoder.embed_tokens.num_embeddings, seed, old.lm_head is not None)
     start_at_zero(new, copy(old, new))
@@ -88,7 +88,7 @@ def _take_positions(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder
 
 
 def checkpoint_weights(new: TupeLanguageModelEncoder, old: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the parameters of a checkpoint of `new`, and the parts of `old` that are left behind, as heads of tasks.
+    """Return the parameters of a checkpoint of `new`, and the parts of `old` that it leaves out, such as task heads.
 
     BERT's pooler is kept, because a task's head can start with it.
     """
@@ -99,11 +99,11 @@ def checkpoint_weights(new: TupeLanguageModelEncoder, old: Mapping[str, Tensor])
 
 
 def without_order(old: TupeLanguageModelEncoder) -> TupeLanguageModelEncoder:
-    """Copy the old model with the mean position at every place but `[CLS]`'s: the yardstick of a fit, without order."""
+    """Copy the old model with a mean position at every place but `[CLS]`'s: a baseline for a fit, without order."""
     model = copies.deepcopy(old)
     table = model.sentence_encoder.input_positions.weight
     with torch.no_grad():
-        table[1:] = table[1:64].mean(0)  # where most texts are: closer to the model than the mean of all
+        table[1:] = table[1:64].mean(0)  # most texts are this short: closer to the model than the mean of all
     return model
 
 
@@ -128,7 +128,7 @@ def build(fields: Namespace, symbols: int, seed: int = 1, with_head: bool = True
 
 @torch.no_grad()
 def difference(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> float:
-    """Return the largest difference of the features of two models, as a share of the largest, on drawn sequences."""
+    """Return the largest difference of two models' features, as a fraction of the largest, on random sequences."""
     inner = old.sentence_encoder
     tokens = torch.randint(
         4, inner.embed_tokens.num_embeddings, (2, inner.max_positions), generator=torch.Generator().manual_seed(1)
