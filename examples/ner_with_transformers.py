@@ -18,7 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
-NO_LABEL = -100  # which the loss leaves out
+NO_LABEL = -100  # the loss ignores it
 
 
 def read(path: str) -> list[list[list[str]]]:

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from tupe.systems import PAPER_NAMES
 from tupe.util import config_dir
 
-#: fairseq's own model, which checks the baseline `BERT-A` by other code.
+#: fairseq's own model, an independent check of the baseline `BERT-A`.
 ROBERTA = "roberta"
 BASELINE = "bert_a"
 #: Row of a model without positions. Its loss shows what can be learnt without word order.
@@ -120,7 +120,7 @@ class Design:
 
     @property
     def short(self) -> tuple[int, ...]:
-        """Numbers of updates of the short runs, each with its own schedule; 0 is the loss before any."""
+        """Numbers of updates of the short runs, each with its own schedule; 0 is for the loss before any update."""
         return tuple(sorted({0, *(max(1, round(share * self.updates)) for share in self.shares)}))
 
     @property
@@ -129,7 +129,7 @@ class Design:
         return {name: system for name, system in self.systems.items() if system.start is not None}
 
     def before(self, run: Run) -> Run | None:
-        """Return the run whose checkpoint a run begins with: a pre-training, or a warm start; None for most."""
+        """Return the run whose checkpoint a run starts from: a pre-training or a warm start; None for most runs."""
         if run.part == "glue":
             return Run("final", run.system, run.seed)
         start = self.systems[run.system].start if run.system in self.systems else None
@@ -163,7 +163,7 @@ class Design:
 
 
 def _by_seed(part: str, group: dict[str, System], at: str = "") -> Iterator[Run]:
-    """Yield seed 1 of all systems, then seed 2, and so on, so that all systems always have about as many runs."""
+    """Yield seed 1 of all systems, then seed 2, and so on, so that no system gets far ahead of the others."""
     for seed in range(1, max((system.seeds for system in group.values()), default=0) + 1):
         yield from (Run(part, name, seed, at=at) for name, system in group.items() if seed <= system.seeds)
 
@@ -173,7 +173,7 @@ def read_design(size: str) -> Design:
     path = Path(size) if size.endswith(".yaml") else config_dir("study") / f"{size}.yaml"
     design = _typed(Design, OmegaConf.load(path))
     design.groups = [{name: _typed(System, row) for name, row in group.items()} for group in design.groups]
-    # a second row of a name would take the first one's records, and a search of 0 updates would not end
+    # two rows of one name would share their records, and a search of 0 updates would not end
     assert len(design.systems) == sum(map(len, design.groups)), f"{path} has two rows of one name."
     assert design.search.updates or not any(map(design.searches, design.systems)), f"{path} has no search.updates."
     design.name = path.stem

@@ -35,7 +35,7 @@ def plot_curves(results: Results, output: Path) -> bool:
 
 
 def plot_starts(results: Results, output: Path) -> bool:
-    """Draw the loss of each short run against its updates, with those that its start cost, in percent of a whole run.
+    """Draw the loss of each short run against its updates plus the cost of its start, in percent of a whole run.
 
     A band goes from the lowest to the highest seed; dotted lines are the losses of whole runs.
     """
@@ -109,7 +109,7 @@ def _line(ax, number: int, label: str, x: Iterable[float], losses: Iterable[Sequ
 
 
 def _finish(figure, output: Path, drawn: list, in_order: bool | None = True) -> bool:
-    """Save the figure if something was drawn; the legend is in the order of the lines' ends, or in that of drawing."""
+    """Save the figure if something was drawn. The legend is in the order of the lines' ends, or of drawing."""
     for ax in figure.axes:
         ax.grid(alpha=0.3)
     legend = {"handles": sorted(drawn, key=lambda line: -line.get_ydata()[-1])} if in_order else {}

@@ -20,19 +20,19 @@ class Record:
     """The settings, the machine and the results of a run."""
 
     version: int = 1
-    settings: dict[str, Any]  # all that the result depends on
+    settings: dict[str, Any]  # everything that the result depends on
     host: dict[str, int | str]  # processor, cores, GPU
     versions: dict[str, str]
-    processor_seconds: float = 0.0  # of the process and of its interrupted starts
+    processor_seconds: float = 0.0  # of the process, including its interrupted starts
 
     # a pre-training that reached its last update, or diverged in the search
     lr: float = 0.0  # the peak of the learning rate
     parameters: int = 0  # of the model
-    curve: list[tuple[int, float]] = field(default_factory=list)  # update and validation loss, bits a masked token
+    curve: list[tuple[int, float]] = field(default_factory=list)  # update and validation loss, bits per masked token
     accuracy: float | None = None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
     training_seconds: float = 0.0  # wall time of all updates, also of those done twice; without validation
-    # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...; `None`, or 0 in older records,
-    # where no token is masked, as at 0
+    # at the end: length of the sequences -> bits per masked token at positions 0, 1, ...; `None`, or 0 in older
+    # records, at positions without masked tokens, such as 0
     loss_by_position: dict[str, list[float | None]] = field(default_factory=dict)
     # at the end, on the same masked tokens: extension of the windows -> their length -> fields of `LengthLoss`
     loss_by_length: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
@@ -62,15 +62,15 @@ def read_records(folder: Path, design: Design) -> dict[Run, Record]:
 
 
 def write_record(folder: Path, run: Run, record: Record) -> None:
-    """Write the fields of the run's kind, which differ from the default."""
+    """Write the fields that differ from their defaults, which are those of the run's kind."""
     usual = asdict(Record(settings={}, host={}, versions={}, version=0))
     write_json(folder / run.path, {name: value for name, value in asdict(record).items() if value != usual[name]})
 
 
 def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float | None:
-    """Return the rate with the lowest final loss in the search; None before all have ended, or if all diverged.
+    """Return the rate with the lowest final loss in the search; None before all runs have ended, or if all diverged.
 
-    A single rate is the best without a search.
+    A single rate needs no search.
     """
     searches = design.searches(system)
     if not searches:

@@ -1,4 +1,4 @@
-"""Make tables and figures of the records of a study: update the documents, or print one table.
+"""Make tables and figures from the records of a study: update the documents, or print one table.
 
 A document has marks around each table: `<!-- study cpu pretraining -->` and `<!-- end -->`.
 Example: python -m lab.report --size length --print longer
@@ -20,7 +20,7 @@ PAGES = ("results", "measurements/study", "measurements/length", "measurements/w
 DOCUMENTS = tuple(Path(__file__).parents[1] / f"docs/{page}.md" for page in PAGES)
 _MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
-#: Name of a mark in a document -> what draws its picture, the title, and the end of the picture's name.
+#: Name of a mark in a document -> the function that draws its figure, the title, and the suffix of the file's name.
 FIGURES = {
     "curves": (plot_curves, "Validation loss of all systems", ""),
     "started": (plot_starts, "Validation loss of short runs by how they start", "_starts"),
@@ -36,7 +36,7 @@ def read_results(size: str, records: Path) -> Results:
 
 
 def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
-    """Write the blocks between marks, and the figures in `images` beside the document; return the written files.
+    """Write the blocks between marks, and the figures in `images` next to the document; return the written files.
 
     A mark names a study, or several joined by `+`: one in `configs/study`, or the file `size`.
 
@@ -50,7 +50,7 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
         study, name = match["study"], match["block"]
         studies = [read(one) for one in study.split("+")]
         if not studies[0].records and re.search(r"^(\||!\[)", match[0], re.MULTILINE):
-            raise UserError(f"No records of {study} in {records}, and {document} shows some. Set --records.")
+            raise UserError(f"No records of {study} in {records}, so {document} would lose its tables. Set --records.")
         if name in FIGURES:
             plot, title, ending = FIGURES[name]
             picture = document.parent / "images" / f"study_{study}{ending}.png"
@@ -69,8 +69,8 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
 def add_size(parser: argparse.ArgumentParser) -> None:
     """Add the design and the folder of the records."""
     add = parser.add_argument
-    add("--size", default="cpu", help="a file of configs/study, or one of your own, my.yaml (default: %(default)s)")
-    add("--records", type=Path, default=Path("docs/results/runs"), help="what runs leave (default: %(default)s)")
+    add("--size", default="cpu", help="name in configs/study, or a file of your own, my.yaml (default: %(default)s)")
+    add("--records", type=Path, default=Path("docs/results/runs"), help="folder of the records (default: %(default)s)")
 
 
 def main() -> None:

@@ -53,8 +53,8 @@ _LOG, _ENDED, _SPENT = "log", "ended", "processor_seconds.json"
 def updates(design: Design, run: Run) -> int:
     """Return the number of updates of a pre-training.
 
-    The search of a row with short runs is as long as the longest of them. A short run of 0 updates does one at a rate
-    of 0.
+    The search of a row with short runs is as long as the longest of them. A short run of 0 updates makes one update at
+    a learning rate of 0.
     """
     if run.part == "short":
         return max(1, int(run.at))
@@ -64,7 +64,7 @@ def updates(design: Design, run: Run) -> int:
 
 
 def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
-    """Return what a run changes in the design's configuration: key -> value."""
+    """Return the changes that a run makes to the design's configuration: key -> value."""
     length, validations = updates(design, run), design.validations if run.part == "final" else _SEARCH_VALIDATIONS
     every = max(1, length // validations)
     system, model = design.systems[run.system], design.model(run.system)
@@ -88,7 +88,7 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
 
 
 def pretraining_settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any]:
-    """Return all that the result of a pre-training depends on."""
+    """Return everything that the result of a pre-training depends on."""
     cfg = OmegaConf.load(config_dir("pretraining") / f"{design.config}.yaml")
     for key, value in overrides(design, run, lr).items():
         OmegaConf.update(cfg, key, value, merge=False, force_add=True)
@@ -118,7 +118,7 @@ def pretraining_command(
 
 
 def measure(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, Any]:
-    """Measure the loss by position, at lengths that the model allows, by length, and the patterns of its heads."""
+    """Measure the loss by position at the lengths that the model allows, the loss by length, and head patterns."""
     if run.part != "final" or design.model(run.system) == ROBERTA:
         return {}
     checkpoint = folder / "checkpoint_last.pt"
@@ -179,9 +179,9 @@ class Study:
         return self.out / run.path.with_suffix("")
 
     def initial(self, run: Run) -> Path | None:
-        """Return the checkpoint that a run begins with, if it begins with one and that is here.
+        """Return the checkpoint that a run starts from, or None if it needs none or the checkpoint is not here.
 
-        The record may be from elsewhere, and the checkpoint here of a run that was stopped.
+        A checkpoint counts only with `_ENDED`: the record may come from elsewhere, and a stopped run leaves one too.
         """
         first = self.design.before(run)
         if first is None or not (self.folder(first) / _ENDED).exists():
@@ -214,7 +214,7 @@ class Study:
         return {**pretraining_settings(design, run, self.lr(run), self.corpus), **start}
 
     def hindrance(self, run: Run) -> str:
-        """Return why a run cannot be done now; nothing if it can."""
+        """Return why a run cannot be done now, or an empty string if it can."""
         first = self.design.before(run)
         if first and first not in self.done:
             return f"waits for {first}"
@@ -277,9 +277,9 @@ class Study:
             (folder / _ENDED).touch()
             self.done[run] = record
         if run.part in ("search", "short"):
-            shutil.rmtree(folder)  # nothing begins with its checkpoint
+            shutil.rmtree(folder)  # no run starts from its checkpoint
         for other in self.design.runs():
-            if self.design.before(other) == run:  # begun with another checkpoint, if at all
+            if self.design.before(other) == run:  # if it has started, then from another checkpoint
                 shutil.rmtree(self.folder(other), ignore_errors=True)
 
     def command(self, run: Run, folder: Path) -> list[str]:
@@ -294,7 +294,7 @@ class Study:
             paths = (self.initial(run), self.glue, folder / "sweep")
             command = [*_TUPE, "sweep", "glue", *options, *paths, *sweep.settings]
         elif run.part == "start":
-            (folder / "start.pt").unlink(missing_ok=True)  # of a conversion that was stopped before its record
+            (folder / "start.pt").unlink(missing_ok=True)  # left by a conversion without a record
             how = ("--seed", run.seed, *("--data", self.corpus) * (design.systems[run.system].start.positions != "new"))
             fields = (design.model(run.system), *self._fields(run))
             command = [*_TUPE, "warm-start", self.initial(run), *fields, folder / "start.pt", *how]
@@ -362,15 +362,15 @@ def main() -> None:
     add_size(parser)
     add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
-    add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one a core)")
+    add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one per core)")
     add("--parts", nargs="+", choices=PARTS, default=PARTS, help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
-    add("--list", action="store_true", help="list what is done and what is missing, and do nothing")
+    add("--list", action="store_true", help="list the runs that are done or missing, and do none")
     args = parser.parse_intermixed_args()
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     if not args.list:
-        for_cpu(available_cores())  # one thread a run: a second one gains little in models this small
+        for_cpu(available_cores())  # one thread per run: a second one gains little in models this small
         study.prepare(args.texts, args.glue)
         study.do(args.jobs or design.jobs or available_cores())
     for run in study.wanted:

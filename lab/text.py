@@ -65,7 +65,7 @@ def paragraphs_of(text: str) -> Iterator[list[str]]:
 
 
 def is_english(sentence: str) -> bool:
-    """Return whether a text is a sentence of 4 to 60 words, of which four fifths are letters alone."""
+    """Return whether a text is a sentence of 4 to 60 words, of which at least four fifths are ordinary words."""
     words = sentence.split()
     if not 4 <= len(words) <= 60 or not _WHOLE.fullmatch(sentence):
         return False
@@ -73,12 +73,12 @@ def is_english(sentence: str) -> bool:
 
 
 def is_held_out(name: str, percent: int) -> bool:
-    """Return by its name whether a document is held out, so that the version of Python does not matter."""
+    """Return whether a document is held out, which depends on its name and not on the version of Python."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 100 < percent
 
 
 def write_documents(documents: list[Document], path: Path) -> None:
-    """Write one paragraph a line and an empty line between documents."""
+    """Write one paragraph per line, and an empty line between documents."""
     text = "\n\n".join("\n".join(" ".join(sentences) for sentences in document) for document in documents)
     with atomic(path, overwrite=True) as part:
         part.write_text(f"{text}\n", encoding="utf-8")
@@ -128,7 +128,7 @@ def swap_neighbours(sentence: str, rng: random.Random) -> str | None:
 
 
 def write_word_order(sentences: Sequence[str], folder: Path) -> None:
-    """Write `train.tsv`, `dev.tsv` and `test.tsv` as CoLA has them.
+    """Write `train.tsv`, `dev.tsv` and `test.tsv` in CoLA's format.
 
     A line of train and dev is `source<TAB>label<TAB>star<TAB>sentence`, without a header; test has a header, and
     `index<TAB>sentence`. Both forms of a sentence are in the same file.

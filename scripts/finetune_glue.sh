@@ -10,7 +10,7 @@
 #             recipe=electra is ELECTRA's fine-tuning
 #
 # OUT is runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED by default. The same command again resumes an interrupted run.
-# The first line is the command of fairseq, the last the metric of the best epoch.
+# The first line of the output is the command of fairseq, the last line the metric of the best epoch.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage

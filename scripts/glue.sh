@@ -13,7 +13,7 @@
 # JOBS        runs at a time: by default one per visible GPU, or one on the CPU
 #
 # The same command resumes: finished runs are kept, others start again. A run that fails does not stop
-# the others. Of each task the best run's checkpoint is kept. The table again: tupe table OUT
+# the others. Only the checkpoint of each task's best run is kept. To print the table again: tupe table OUT
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage

@@ -10,8 +10,8 @@
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
 # key=value      any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
 #                a flag of the model that the file does not name needs Hydra's plus: +model.relative=unbinned
-# CONFIG         a file of configs/pretraining, base by default; it says what the following are if they are not set
-# MODEL          `tupe systems` lists them
+# CONFIG         a file of configs/pretraining, base by default; it has the defaults of the following variables
+# MODEL          a model that `tupe systems` lists
 # BATCH          sequences per update, whatever the number of GPUs
 # BATCH_PER_GPU  sequences per GPU and step; lower it where memory is short
 #

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From a clone to the result, in small: bash scripts/quickstart.sh
-# Installs what is missing into .venv, then on the CPU and on text that every Python carries: vocabulary, pre-training of
-# TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report, which is a page too;
-# TUPE-R is also exported for Transformers, where the packages for that are installed.
-# Run again, it resumes; with other settings it starts again, and removes its earlier output, the report too.
+# From a clone to a result at a small size: bash scripts/quickstart.sh
+# Installs missing packages into .venv. Then, on the CPU and on text that every Python carries, it learns a vocabulary,
+# pre-trains TUPE-R and BERT-A for the same number of updates, fine-tunes both on a task of word order, and writes a
+# report. If the packages for it are installed, TUPE-R is also exported for Transformers.
+# The same command resumes. With other settings it starts again, and removes its earlier output, including the report.
 # Settings, by environment variables:
 #   QUICKSTART_OUT        folder of the results, runs/quickstart by default
 #   QUICKSTART_UPDATES    updates of each pre-training
@@ -20,7 +20,7 @@ updates=${QUICKSTART_UPDATES:-1200}
 epochs=${QUICKSTART_EPOCHS:-3}
 models=(tupe_tiny bert_a_tiny)
 
-# Results of other settings, or of another version of this script, are not mixed with these; what is of others stays.
+# Removes results of other settings or of another version of this script, but no files of other programs.
 start_or_go_on() {
     local settings found=
     settings="updates=$updates epochs=$epochs $(cat scripts/quickstart.sh configs/pretraining/quickstart.yaml | cksum)"
@@ -35,13 +35,13 @@ start_or_go_on() {
             echo "the settings have changed: starting again in $out"
             rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny,report.html}
             ;;
-        *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
+        *) fail "$out holds files that quickstart.sh did not write: set QUICKSTART_OUT to another folder." ;;
     esac
     mkdir -p "$out/done" 2>/dev/null || fail "$out cannot be a folder: set QUICKSTART_OUT to one that can be written"
     echo "$settings" >"$out/settings"
 }
 
-# A step that is passed over once it has ended well.
+# Runs a step unless it has succeeded before.
 step_once() {
     if [ -e "$out/done/$1" ]; then
         echo "== $script_name: $1 was done before"
@@ -66,7 +66,7 @@ step_of_models() { # STEP
     [ "$step_name" = "$1" ] || exit 1
 }
 
-# Bash starts what goes side by side with SIGINT ignored: this ends a command by Ctrl-C all the same.
+# Bash starts background commands with SIGINT ignored. This lets Ctrl-C end a command all the same.
 interruptible() {
     python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])' "$@"
 }
@@ -101,17 +101,17 @@ for_transformers() {
 }
 
 begin quickstart.sh "$out/log"
-[[ $updates =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_UPDATES is $updates: give a whole number above 0."
+[[ $updates =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_UPDATES is $updates: set it to a whole number above 0."
 interval=$(sed -n 's/^ *log_interval: //p' configs/pretraining/quickstart.yaml)
-[ "$updates" -ge "$interval" ] || fail "QUICKSTART_UPDATES is $updates: give at least $interval, the updates from one log record to the next."
-[[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: give a whole number above 0."
+[ "$updates" -ge "$interval" ] || fail "QUICKSTART_UPDATES is $updates: set it to $interval, the log interval, or more."
+[[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: set it to a whole number above 0."
 if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
     step install install corpus,plot,transformers # a part of what test.sh installs
     export PATH=$PWD/.venv/bin:$PATH
 elif ! command -v tupe >/dev/null; then
-    fail "no command tupe is on PATH: activate where it is installed, or leave QUICKSTART_INSTALL unset."
+    fail "tupe is not on PATH: activate the environment that has it, or leave QUICKSTART_INSTALL unset."
 fi
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # models so small gain little by more, and lose much next to other work
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # more threads gain little here, and cost much on a busy machine
 start_or_go_on
 step_once text text
 step_once prepare prepare

@@ -2,7 +2,7 @@
 # Installs what is missing into .venv and runs the test suite.
 #
 #   bash scripts/test.sh [arguments of pytest]              all of it, as CI does
-#   bash scripts/test.sh --quick [arguments of pytest]      without what takes long, for the loop of writing
+#   bash scripts/test.sh --quick [arguments of pytest]      without the slow tests, for use while writing code
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,9 +14,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_tests() {
     # Tests run commands, so several processes help; one thread each, so that they do not fight for the cores.
     export OMP_NUM_THREADS=1
-    # Python keeps what it compiles: each of some hundred commands would compile the plugin again.
+    # Python keeps its bytecode. Otherwise each of some hundred commands would compile the plugin again.
     unset PYTHONDONTWRITEBYTECODE
-    # The order of tests/conftest.py, the longest first, is kept; at the end stands what took long.
+    # Keep the order of tests/conftest.py, which runs the longest first, and list the slowest tests at the end.
     python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
         --durations 20 --durations-min 5 "$@"
 }

@@ -11,7 +11,7 @@
 # LANGUAGES       of the data, task.source_lang=en task.target_lang=de, where the configuration has none
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
 #                 a flag of the model that the file does not name needs Hydra's plus: +model.cross_position=low_rank
-# CONFIG          a file of configs/translation, wmt18 by default; its head says what to expect
+# CONFIG          a file of configs/translation, wmt18 by default; its head describes the expected scores
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems --kind translation` lists them
 # TOKENS_PER_GPU  source or target tokens per GPU and step; lower it where memory is short
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Collects this version and all that it needs as wheels, for machines without internet: bash scripts/wheelhouse.sh WHEELS
-# Where there is internet, with the Python and the kind of processor of those machines, it installs what is missing into
-# .venv, builds fairseq and what else comes as source there, and writes the folder WHEELS. On such a machine then:
+# Collects this version and its dependencies as wheels, for machines without internet: bash scripts/wheelhouse.sh WHEELS
+# Run it with internet, and with the Python and the kind of processor of those machines. It installs missing packages
+# into .venv, builds fairseq and others that come as source, and writes the folder WHEELS. Then, on such a machine:
 #
 #   python -m venv .venv && source .venv/bin/activate
 #   pip install --no-index --find-links WHEELS 'tupe[corpus,plot,transformers]'

@@ -13,7 +13,7 @@
 # JOBS        runs at a time: by default one per visible GPU, or one on the CPU
 #
 # The same command resumes: finished runs are kept, others start again. A run that fails does not stop
-# the others. The table again: tupe table OUT --by-language --published xtreme
+# the others. To print the table again: tupe table OUT --by-language --published xtreme
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [[ $# -ge 3 && $1 != -* ]] || usage

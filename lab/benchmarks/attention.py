@@ -1,4 +1,4 @@
-"""Attention with a learnt bias that the batch shares, by each backend, and without a bias, which is the floor.
+"""Time attention with a learnt bias that the batch shares, by each backend, and without a bias, as the floor.
 
     python lab/benchmarks/attention.py --output results                                 # a GPU, bf16
     python lab/benchmarks/attention.py --dropout 0.1 --output results
@@ -106,12 +106,12 @@ def cases(args: Namespace) -> Iterator[list[dict[str, Any]]]:
         }
         records = compare({"case": case, "mode": mode}, batch * length, makers, args)
         yield records
-        if args.on_gpu and mode == MODES[-1]:  # now, as a later case may be cut off
+        if args.on_gpu and mode == MODES[-1]:  # print it now: a later case may be cut off
             print(f"verdict, {case}, dropout {args.dropout}: {verdict(records)}", flush=True)
 
 
 def verdict(records: list[dict[str, Any]]) -> str:
-    """Say whether the kernels are enough faster than the best of the others in these records of one case."""
+    """Return the verdict on whether the kernels are enough faster than the best of the others in one case's records."""
     times = {record["rival"]: record["milliseconds"][1] for record in records if "milliseconds" in record}
     ours = [time for rival, time in times.items() if rival.startswith("triton")]
     others = {rival: time for rival, time in times.items() if rival.startswith(("sdpa", "factors", "flex"))}

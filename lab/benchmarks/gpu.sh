@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks and measures on this machine's GPU in 8 minutes, without a network, into one folder, most important first:
+# Checks and measures on this machine's GPU in 8 minutes, without a network, the most important first, into FOLDER:
 #   bash lab/benchmarks/gpu.sh [--dry-run] [FOLDER]
 # It needs PyTorch and Triton, and Transformers for whole models, but no fairseq. FOLDER is runs/gpu by default. The
 # verdict of docs/dev/kernels.md on the Triton kernels is behind each case in attention.log and dropout.log. --dry-run
-# runs everything in small on the CPU and measures nothing. On Hopper set TRITON_PTXAS_PATH to CUDA's ptxas of 13.3 or
-# later.
+# runs everything at a small size on the CPU and measures nothing. On Hopper set TRITON_PTXAS_PATH to the ptxas of CUDA
+# 13.3 or later.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
@@ -19,7 +19,7 @@ if [ "${1-}" = --dry-run ]; then
 fi
 folder=${1:-runs/gpu} failed=()
 mkdir -p "$folder"
-step() { # SECONDS NAME COMMAND...: ended after SECONDS, and the others go on
+step() { # SECONDS NAME COMMAND...: is ended after SECONDS, and the next step follows
     local limit=$1 name=$2
     shift 2
     echo "== $name"

@@ -19,8 +19,8 @@ def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: 
     add, usual = parser.add_argument, "cuda" if torch.cuda.is_available() else "cpu"
     add("--device", default=usual, help="default: cuda where there is one")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
-    add("--rounds", type=int, default=rounds, help="that count (default: %(default)s)")
-    add("--warm-up", type=int, default=warm_up, help="rounds before them (default: %(default)s)")
+    add("--rounds", type=int, default=rounds, help="measured rounds (default: %(default)s)")
+    add("--warm-up", type=int, default=warm_up, help="rounds before the measured ones (default: %(default)s)")
     add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
     add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
     add("--output", type=Path, help="folder for the records, in JSON, and the table")
@@ -76,7 +76,7 @@ def compare(
     clock: Callable[[Any, Namespace], float] = seconds,
     memory: Callable[[Any, Namespace], int | None] = extra_bytes,
 ) -> list[dict[str, Any]]:
-    """Return a record of each rival, with `about`, which names the case; one that cannot compute it here says why.
+    """Return a record of each rival, with `about`, which names the case; a rival that fails has the reason instead.
 
     `makers` return the rivals' steps, of `tokens` tokens each, or whatever `clock` and `memory` measure.
     """
@@ -85,7 +85,7 @@ def compare(
     for rival, make in makers.items():
         try:
             step = make()
-            clock(step, args)  # it may be compiled first
+            clock(step, args)  # the first call may compile it
             records[rival]["bytes"] = memory(step, args)
             made[rival] = step
         except Exception as error:  # a kernel or memory may be missing; the others are still compared
@@ -104,7 +104,7 @@ def compare(
 
 
 def row(record: dict[str, Any]) -> str:
-    """Write the case and the rival of a record, and its figures or why it has none."""
+    """Format the case and the rival of a record, and its figures or the reason why it has none."""
     cells = [value for value in record.values() if isinstance(value, str)]
     if "missing" not in record:
         memory = f"{record['bytes'] / 2**20:,.1f} MiB" if record["bytes"] else ""
@@ -144,7 +144,7 @@ def spread(values: list[float]) -> list[float]:
 
 
 def quartiles(found: Sequence[float]) -> str:
-    """Write what `spread` returned: `1.024 (1.001-1.052)`."""
+    """Format the result of `spread`: `1.024 (1.001-1.052)`."""
     low, median, high = (f"{value:.3f}" for value in found)
     return f"{median} ({low}-{high})"
 
@@ -156,7 +156,7 @@ def machine(device: str) -> str:
 
 
 def processor() -> str:
-    """Return the CPU's name, or its architecture where Linux does not know one."""
+    """Return the CPU's name, or its architecture if /proc/cpuinfo has no name."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -4,16 +4,16 @@ r"""Training step and inference of a whole model: the systems of this package, f
     python lab/benchmarks/model.py --authors ../TUPE --output results        # also writes results/model.{json,md}
     python lab/benchmarks/model.py --sizes tiny --length 64 --batch 2 --rounds 5   # to try it on a CPU
 
-Every rival is a process of its own, so that its peak memory is its own, and they take turns, in alternating order, so
-that whatever else the machine does meets all of them. A figure is the median over the rounds; a ratio is taken within
+Every rival is a process of its own, so that its peak memory is its own. The rivals take turns, in alternating order, so
+that other load on the machine affects all of them. A figure is the median over the rounds; a ratio is taken within
 each round, and given with its quartiles.
 
 Training is a whole update: forward with dropout, the loss at 15% masked tokens, backward, and the optimizer:
 `fused_adamw` for ours, their own `adam` for the code of others (`roberta_fused` is RoBERTa with ours). Inference is the
 forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`. No padding.
 
-`--authors` is the path of a checkout of https://github.com/guolinke/TUPE, whose TUPE-R is then a rival. It is written
-for an older numpy, whose names `numpy.float` and the like are given back to it.
+`--authors` is the path of a checkout of https://github.com/guolinke/TUPE, whose TUPE-R is then a rival. It was written
+for an older numpy, so names such as `numpy.float` are restored for it.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from tupe.systems import ALIASES, SIZES, SYSTEMS
 
 MODES = ("training", "inference")
 OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
-AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
+AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ only in training
 
 
 def arguments() -> Namespace:
@@ -155,14 +155,14 @@ def measure(args: Namespace) -> float:
 
 
 def peak(args: Namespace) -> int:
-    """Return the most bytes that this process has held, on a GPU those of PyTorch."""
+    """Return the peak memory of this process in bytes; on a GPU, that of PyTorch."""
     if args.on_gpu:
         return torch.cuda.max_memory_allocated(args.device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def rivals_of(args: Namespace, size: str, mode: str) -> dict[str, Callable[[], ProcessPoolExecutor]]:
-    """Return what starts the process of each rival."""
+    """Return the functions that start the processes of the rivals."""
     rivals = [*args.rivals, *(["authors"] if args.authors else [])]
     if mode == "inference":
         rivals = [AT_INFERENCE.get(name, name) for name in rivals]

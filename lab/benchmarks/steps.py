@@ -7,7 +7,7 @@
 fairseq is not needed. A step is forward with dropout, the loss at all tokens, backward, and PyTorch's fused AdamW, with
 parameters in float32 under autocast. Each model takes turns with the first one, and its memory is PyTorch's peak in a
 step beyond what parameters and their states hold. `--ragged` draws lengths like those of MNLI's pairs. `tokens/s`
-counts tokens alone, and `tupe_a, unpadded` leaves padding out.
+does not count padding, which `tupe_a, unpadded` leaves out.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def build(rival: str, args: Namespace) -> torch.nn.Module:
         "intermediate_size": 4 * args.width, "vocab_size": args.vocab_size, "pad_token_id": 1,
     }  # fmt: skip
     if rival in THEIRS:
-        if rival.endswith("ModernBERT"):  # three matrices in place of two: as many parameters
+        if rival.endswith("ModernBERT"):  # three matrices instead of two: as many parameters
             sizes["intermediate_size"] = 8 * args.width // 3
         config = getattr(transformers, f"{THEIRS[rival]}Config")(
             **sizes, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2

@@ -59,5 +59,5 @@ def test_the_quickstart_leaves_what_is_of_others(tmp_path):
     (tmp_path / "notes").write_text("mine")
     done = run("bash", "scripts/quickstart.sh", check=False, QUICKSTART_OUT=str(tmp_path), QUICKSTART_INSTALL="0")
     assert done.returncode == 1
-    assert f"error: {tmp_path} holds what is not of quickstart.sh" in done.stderr
+    assert f"error: {tmp_path} holds files that quickstart.sh did not write" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
