@@ -52,7 +52,7 @@ class EncoderBase(nn.Module):
         self.attention_backend, self.unpad = args.attention_backend, str(args.unpad)
         self.compile_layers, self.checkpoint_activations = args.compile, args.checkpoint_activations
         self.eos, self.pair_separators = eos, args.pair_separators
-        #: Whether kernels may compute the bias from its parts: no layer adds to it, and each position is a key.
+        #: Whether kernels may compute the bias from its parts: no layer changes it, and each position is a key.
         self.allows_parts = not (args.relative in ("shaw", "deberta") or args.linformer_k or self.window)
         self.layers_share = args.sharing == "layer"
         self.embed_tokens = embed_tokens
