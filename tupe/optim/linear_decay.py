@@ -82,9 +82,8 @@ class LinearDecaySchedule(FairseqLRScheduler):
         if total is not None:
             # whole updates, as in RoBERTa's recipes; a millionth is added because 0.29 * 100 is 28.999...
             warmup = self.cfg.warmup_updates or int(self.cfg.warmup_ratio * total + 1e-6)
-            rising = num_updates / warmup if num_updates < warmup else 1.0
-            falling = max(total - num_updates, 0) / (total - warmup)
-            rate = self.lr * min(rising, falling)
+            left = max(total - num_updates, 0) / max(total - warmup, 1)
+            rate = self.lr * (num_updates / warmup if num_updates < warmup else left)
             self.optimizer.set_lr(rate)
             for group, share in zip(self.optimizer.param_groups, self.group_shares):
                 group["lr"] = rate * share
