@@ -28,7 +28,7 @@ def test_every_relative_choice_is_a_term_or_in_the_layer(name):
 
 
 @pytest.mark.parametrize(("sharing", "heads"), [("layer", 4), ("head", 3), ("none", 12)])
-def test_sets_of_parameters(sharing, heads):
+def test_num_position_heads(sharing, heads):
     """Of three layers with four heads each."""
     position = built(sharing=sharing, encoder_layers=3)
     assert {getattr(position, part).num_heads for part in ("absolute", "relative", "reset")} == {heads}

@@ -69,6 +69,8 @@ def test_linformers_memory_and_multiplications_grow_linearly(build, name, linear
 def test_more_keys_than_positions(build, name):
     features = build(name, linformer_k=25, max_positions=24)(torch.full((2, 9), 5), features_only=True)[0]
     assert features.shape[:2] == (2, 9) and features.isfinite().all()
+    with pytest.raises(AssertionError, match="keys mix positions"):
+        build(name, linformer_k=25, relative="shaw")
 
 
 @pytest.mark.parametrize("name", ["tupe_r", "shaw", "deberta", "linformer", "rope"])

@@ -61,7 +61,7 @@ def same(found, wanted, **close):
 def test_terms_of_other_heads_are_refused():
     untied = UntiedAbsolute(8, 8, 2)
     assert PositionBias(untied, BucketedRelative(1), Reset(2))(4).bias.shape == (2, 4, 4)  # one head is that of all
-    for wrong in ((untied, BucketedRelative(3)), (untied, None, Reset(4, 8))):
+    for wrong in ((untied, BucketedRelative(3)), (untied, None, Reset(4, 8)), (None, None, Reset(2))):
         with pytest.raises(AssertionError):
             PositionBias(*wrong)
 

@@ -17,7 +17,7 @@ def embedding_width(args: Namespace) -> int:
     return args.embedding_dim or args.encoder_embed_dim
 
 
-def sets_of_parameters(args: Namespace) -> int:
+def num_position_heads(args: Namespace) -> int:
     """Return how many heads of the model have position parameters of their own (DIET, section 4.4)."""
     layers, heads = args.encoder_layers, args.encoder_attention_heads
     return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
@@ -32,7 +32,7 @@ def arguments(args: Namespace, bidirectional: bool) -> dict[str, Any]:
     """Return the arguments that the constructor of a term may take, by name; a decoder is not `bidirectional`."""
     return {
         **vars(args),
-        "num_heads": sets_of_parameters(args),
+        "num_heads": num_position_heads(args),
         "layer_heads": args.encoder_attention_heads,
         "embed_dim": args.encoder_embed_dim,
         "head_dim": args.encoder_embed_dim // args.encoder_attention_heads,
@@ -82,7 +82,7 @@ def build_rotation(args: Namespace, base: float) -> Rotary | None:
     head_dim, polar = args.encoder_embed_dim // args.encoder_attention_heads, args.relative == "pope"
     if not base or not (args.rotary_dims or polar):
         return None
-    assert not (args.rotary_dims and polar), "PoPE rotates all columns: set rotary_dims=0"
+    assert not (args.rotary_dims and args.relative in ("shaw", "deberta", "pope")), "set rotary_dims=0 for this term"
     return Rotary(2 * head_dim, base=base) if polar else Rotary(head_dim, args.rotary_dims, base)
 
 
@@ -91,4 +91,4 @@ def build_segment_attention(args: Namespace) -> SegmentAttention | None:
     if args.segment != "per_head":
         return None
     layers = 1 if args.sharing == "layer" else args.encoder_layers
-    return SegmentAttention(sets_of_parameters(args) // layers, layers)
+    return SegmentAttention(num_position_heads(args) // layers, layers)

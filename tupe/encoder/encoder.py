@@ -61,7 +61,9 @@ class EncoderBase(nn.Module):
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
         self.position_bias = build_position_bias(args, layer.attention.bidirectional)
         self.local_rotation = build_rotation(args, args.local_rotary_base)
-        assert not (args.linformer_k and (self.window or self.position_bias.rotation)), "Linformer's keys mix positions"
+        others = {args.absolute, args.relative, args.segment} - {"none", "input", "sinusoidal"}
+        mixable = others <= {"low_rank", "low_rank_input"} and not (self.window or self.position_bias.rotation)
+        assert mixable or not args.linformer_k, "Linformer's keys mix positions"
         #: Width of a head's queries and keys.
         self.head_dim = width // self.num_heads * (1 if self.position_bias.phases is None else 2)
         self.segment_attention = build_segment_attention(args)
@@ -85,9 +87,7 @@ class EncoderBase(nn.Module):
         """
         on_cpu = padding.device.type == "cpu"
         seen = on_cpu and not is_traced()
-        if num_tokens == padding.numel():
-            return PADDED
-        if seen and num_tokens is None and not padding.any():
+        if num_tokens == padding.numel() or (seen and num_tokens is None and not padding.any()):
             return PADDED
         if seen and (padding[:, 0] & ~padding.all(1)).any():  # an empty sequence may be all padding
             raise ValueError(
@@ -227,7 +227,7 @@ class Encoder(EncoderBase):
         return tokens.pad(x), states
 
 
-def hide_far(bias: Tensor | None, reach: int, length: int, device: torch.device, sees_cls: bool = True) -> Tensor:
+def hide_far(bias: Tensor | None, reach: int, length: int, device: torch.device, sees_cls: bool) -> Tensor:
     """Return `bias` with -inf at distances above `reach`; if `sees_cls`, not in the row and column of `[CLS]`."""
     place = torch.arange(length, device=device)
     far = (place - place[:, None]).abs() > reach

@@ -8,7 +8,6 @@ values, `(H, D)`. Neither needs a base class. Both are computed in float32 or be
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -51,8 +50,8 @@ class PositionBias(nn.Module):
 
     def __init__(
         self,
-        absolute: Callable[..., tuple[Tensor, Tensor]] | None = None,
-        relative: Callable[[Tensor], Tensor] | None = None,
+        absolute: nn.Module | None = None,
+        relative: nn.Module | None = None,
         reset: Reset | None = None,
         *,
         cross: bool = False,
@@ -64,13 +63,13 @@ class PositionBias(nn.Module):
         super().__init__()
         heads = {getattr(part, "num_heads", 1) for part in (absolute, relative, reset)} - {1}
         assert len(heads) < 2, f"the terms must have the same number of heads, got {heads}"
-        resettable = not cross and getattr(absolute, "num_keys", None) is None
-        assert reset is None or resettable, "reset cannot be combined with cross terms or mixtures of keys"
         self.absolute, self.relative, self.reset = absolute, relative, reset
         self.rotation, self.phases, self.embeddings = rotation, phases, embeddings
         self.cross = cross
         #: Number of keys if they are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
+        resettable = (absolute or relative) is not None and not cross and self.num_keys is None
+        assert reset is None or resettable, "reset needs a term, without cross terms or mixtures of keys"
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity if no term is limited.

@@ -62,7 +62,7 @@ class Terms(NamedTuple):
         if self.relative is not None:
             values = toeplitz(self.relative, self.length)
             bias = values if bias is None else bias + values
-        if self.theta is not None and bias is not None:
+        if self.theta is not None:
             bias = reset_cls(bias, self.theta, self.first)
         if self.segment is not None and self.segments is not None:
             values = segment_bias(self.segment, self.segments)  # B H n n

@@ -8,7 +8,7 @@ from copy import deepcopy
 
 from torch import Tensor
 
-from tupe.encoder.build import sets_of_parameters
+from tupe.encoder.build import num_position_heads
 from tupe.models.seq2seq.stack import decoder_args
 from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTable, UntiedAbsolute
 
@@ -19,7 +19,7 @@ def build_cross_position(args: Namespace) -> PositionBias:
     `diagonal` is T5's `b[bucket(j - i)]`, `low_rank` `P_Q[i] . P_K[j]` with a table for each side, and `untied`
     `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`. If `cross_position` is `none`, it has no terms.
     """
-    sets, width = sets_of_parameters(decoder_args(args)), args.encoder_embed_dim
+    sets, width = num_position_heads(decoder_args(args)), args.encoder_embed_dim
     target, source = args.max_target_positions, args.max_source_positions
     if args.cross_position == "diagonal":
         return PositionBias(relative=BucketedRelative(sets, args.relative_buckets, args.relative_max_distance))
