@@ -29,7 +29,7 @@ def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dro
     """Return the backend to use: resolve `auto`, and replace a backend that does not support these tensors."""
     if is_transformed():  # fused kernels do not support every transform of torch.func
         return "reference"
-    if backend == "triton" and not fits_kernels(query.device, query.dtype, query.shape[-1]):
+    if backend == "triton" and not fits_kernels(query.device, query.dtype, query.shape[-1], bias):
         backend = "auto"
     if backend == "factors" and not has_only_factors(bias):
         backend = "auto"
@@ -44,8 +44,9 @@ def choose_backend(backend: str, query: Tensor, bias: Tensor | Terms | None, dro
     return "sdpa"  # on a CPU `factors` takes 1.1 to 1.9 times as long
 
 
-def fits_kernels(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+def fits_kernels(device: torch.device, dtype: torch.dtype, width: int, bias: Tensor | Terms | None = None) -> bool:
     """Return whether the Triton kernels support heads of this type and width: on a GPU, or interpreted in tests."""
+    width = max(width, bias.query.shape[-1]) if isinstance(bias, Terms) and bias.query is not None else width
     runs = "triton" in BACKENDS and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
     return runs and dtype in (torch.float16, torch.bfloat16, torch.float32) and width <= 128
 
@@ -55,8 +56,7 @@ def takes_parts(backend: str, terms: Terms, device: torch.device, dtype: torch.d
 
     `device`, `dtype` and `head_dim` are those of the queries.
     """
-    width = head_dim if terms.query is None else max(head_dim, terms.query.shape[-1])
-    if backend == "triton" and fits_kernels(device, dtype, width):
+    if backend == "triton" and fits_kernels(device, dtype, head_dim, terms):
         differ = terms.segments is not None and terms.segments.numel() > 1
         return differ or terms.length >= STRUCTURED_LENGTH
     if backend in ("auto", "triton"):  # on a GPU a fused kernel would read a dense bias once per sequence
@@ -107,7 +107,7 @@ def biased_attention(
         ValueError: for kernels whose self-check fails (a `UserError`), and for dropout with `flex`.
     """
     if key.shape[2] == 0:  # nothing to attend to
-        return torch.zeros_like(query)
+        return query.new_zeros(*query.shape[:-1], value.shape[-1])
     if isinstance(bias, Terms) and bias.theta is not None and bias.first:
         bias = bias.bias  # backends would reset the first row, here not [CLS]'s
     dropout_p = dropout_p if training else 0.0
