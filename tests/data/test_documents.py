@@ -27,7 +27,7 @@ def read(tmp_path_factory):
 PLAIN = b"Title\r\n  one two \n\n\n \nnext\nlast"
 ELEMENTS = b'<doc id="1" url="u" title="A">\nA\n\nabout A\n</doc>\n<doc id="2">\n\n</doc>\n<doc id="3">\nC\n</doc>\n'
 MARKS = [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")]
-RECORDS = [{"id": "1", "text": "A\n\nabout"}, {"id": "2", "text": ""}, {"id": "5", "text": "\ud800E"}]
+RECORDS = [{"warc-id": "1", "text": "A\n\nabout"}, {"id": "2", "text": ""}, {"id": "5", "text": "\ud800E"}]
 
 
 @pytest.mark.parametrize(

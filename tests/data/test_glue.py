@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.cli.main import main
-from tupe.data.glue.tasks import TASKS, own_tasks
+from tupe.data.glue.tasks import TASKS, own_tasks, prepared_task
 from tupe.data.manifest import Manifest, check_files
 from tupe.util import UserError
 
@@ -103,11 +103,13 @@ def test_a_row_that_changed_is_done_anew_and_a_corpus_stays(prepared, tmp_path):
     out, mine = tmp_path / "out", tmp_path / "mine.yaml"
     (tmp_path / "train.tsv").write_text("text\tlabel\nWhy?\tno\nSo.\tyes\n")
     shutil.copytree(prepared, out / "corpus")
-    for name, classes, status in (("quiz", "[yes, no]", 0), ("quiz", "[no, yes]", 0), ("corpus", "[no, yes]", 1)):
+    made = ("quiz", "[yes, no]", 0), ("quiz", "[no, yes]", 0), ("corpus", "[no, yes]", 1), ("RTE", "[yes, no]", 0)
+    for name, classes, status in made:
         mine.write_text(f"{name}: {{train: train.tsv, texts: [text], classes: {classes}}}")
         assert main(["prepare-glue", *map(str, (tmp_path, prepared, name, out)), "--tasks", str(mine)]) == status
     assert Dictionary.load(str(out / "quiz/label/dict.txt")).symbols[4:] == ["no", "yes"]
     assert own_tasks(out) == ["quiz"] and Manifest.load(out / "corpus")
+    assert prepared_task(out / "RTE").classes == ("yes", "no")  # not GLUE's
 
 
 def test_labels_of_another_task_are_seen(made, tmp_path):

@@ -95,5 +95,5 @@ def test_codes(tmp_path):
     codes = ["be-x-old", "de", "simple", "zh-Hant"]
     for name in (*codes, "shard1/de"):
         (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "train.idx").touch()
+        (tmp_path / name / "train.bin").write_bytes(b"data")
     assert languages(tmp_path) == codes

@@ -103,10 +103,12 @@ def test_mnli_has_two_files_and_predicts_ax(tmp_path):
     assert set(read(file)) <= set(labels)
 
 
-def test_every_test_set_of_a_users_task_has_a_file():
+def test_every_test_set_of_a_users_task_has_a_file(tmp_path):
     row, splits = Task("reviews", (), ("text",), "label", ("0", "1")), ("test", "test1", "test-de")
     names = [predictions._name(row, Split(split, (), labelled=True)) for split in splits]
     assert names == ["reviews", "reviews-test1", "test-de"]
+    row = Task("reviews", (Split("train", ()), Split("valid", ())), ("text",))
+    assert [split.name for split in predictions._test_sets(row, tmp_path)] == ["valid"]  # without a test set
 
 
 def test_the_data_of_another_task_are_refused(tmp_path, capsys):

@@ -18,7 +18,7 @@ def languages(folder: Path, chosen: str | None = None) -> list[str]:
     """List the folders in `folder` that have training data, sorted; or only `chosen`, such as `de,en`."""
     if chosen is not None:
         return sorted(set(chosen.replace(",", " ").split()))
-    return sorted(path.parent.name for path in folder.glob("*/train.idx"))
+    return sorted(path.parent.name for path in folder.glob("*/train.bin") if path.stat().st_size)
 
 
 def probabilities(sizes: Sequence[float], alpha: float) -> np.ndarray:

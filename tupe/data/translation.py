@@ -76,12 +76,12 @@ def prepare_translation(
     splits = {name: {side: _find(prefix, side) for side in languages} for name, prefix in named.items()}
     with unchanged(file for pair in splits.values() for file in pair.values()):
         files = {name: {file.name: sha256(file) for file in pair.values()} for name, pair in splits.items()}
-        known = {"settings": settings, "files": files}
         with run_folder(out, {**settings, "files": files}), pool(workers) as map_:
             if not (out / NAME).exists():
                 _vocabulary(out, splits["train"], learned)
                 counts = {name: _write_split(out, name, pair, limits, map_) for name, pair in splits.items()}
-                write_json(out / NAME, {**known, "splits": counts, "checksums": checksums(out)})
+                content = {"settings": settings, "files": files, "splits": counts, "checksums": checksums(out)}
+                write_json(out / NAME, content)
     lines = [f"{name:<6} {counted(counts)}" for name, counts in read_json(out / NAME)["splits"].items()]
     return "\n".join([*lines, f"data: {out}"])
 

@@ -33,7 +33,7 @@ def predict(checkpoint: Path, data: Path, out: Path, *, splits: Sequence[str] = 
         checkpoint: Checkpoint of this plugin.
         data: Prepared task, such as data/glue/RTE.
         out: Folder to write.
-        splits: Splits of questions; by default all test sets, or else the development sets.
+        splits: Splits, only for questions; by default all test sets, or else the development sets.
 
     Returns:
         The metrics of each file in percent, under the criterion's names; none where the labels are not known.
@@ -87,7 +87,7 @@ def _test_sets(row: Task, data: Path) -> list[Split]:
     languages = [split for split in row.splits if "-" in split.name]
     prepared = [split for split in languages if (data / f"input0/{split.name}.bin").is_file()]
     tests = [split for split in (prepared or row.splits) if split.name.startswith("test")]
-    return tests or prepared
+    return tests or prepared or [split for split in row.splits if split.name.startswith("valid")]
 
 
 def _name(row: Task, split: Split) -> str:

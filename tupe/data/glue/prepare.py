@@ -110,9 +110,8 @@ def prepare_glue(
                 if content.get("made_of") != made_of:
                     with atomic(path.parent, overwrite="made_of" in content) as part:
                         splits = {one.name: _write(part, task, one, files[one], manifest, map_) for one in files}
-                        known = {"task": asdict(task), "made_of": made_of}
-                        content = {**known, "splits": splits, "checksums": checksums(part)}
-                        write_json(part / MANIFEST, content)
+                        content = {"made_of": made_of, "splits": splits, "checksums": checksums(part)}
+                        write_json(part / MANIFEST, {"task": asdict(task), **content})
 
             for split in files:
                 print(f"{task.name:<6} {split.name:<6} rows: {counted(content['splits'][split.name])}", flush=True)

@@ -127,10 +127,9 @@ def _own_task(
 
 
 def prepared_task(folder: Path) -> Task:
-    """Return the row of a prepared task: from GLUE's table by the folder's name, or else from its manifest."""
-    name = folder.resolve().name
-    if name in TASKS:
-        return TASKS[name]
+    """Return the row of a prepared task: from its manifest, or without one from GLUE's table by the folder's name."""
+    if not (folder / MANIFEST).is_file():  # prepared by fairseq's own tools
+        return TASKS[folder.resolve().name]
     row = read_json(folder / MANIFEST)["task"]
     splits = tuple(Split(split["name"], (), labelled=split["labelled"]) for split in row["splits"])
     return Task(row["name"], splits, tuple(row["texts"]), row["label"], tuple(row["classes"]), row["scale"])
