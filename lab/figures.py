@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from lab.tables import Results
-from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, save_figure
+from tupe.analysis.figure import color_of, dashes, folded, marker, new_figure, save_figure
 from tupe.finetune.table import Row, read_sweep, shown
 
 
@@ -90,10 +90,10 @@ def plot_scores(results: Results, output: Path) -> bool:
     figure, points = new_figure(3 * len(results.columns) + 2.4, 3.4), []
     for ax, column in zip(figure.subplots(1, max(1, len(results.columns)), squeeze=False)[0], results.columns):
         for number, name in enumerate(results.design.systems):
-            for at, face in (("mid", "none"), ("end", colour(number))):
+            for at, face in (("mid", "none"), ("end", color_of(number))):
                 found = results.losses_and_scores(name, column, at)
                 label = results.design.label(name) if found and at == "end" and ax is figure.axes[0] else None
-                style = {"marker": marker(number), "s": 28, "edgecolors": colour(number)}
+                style = {"marker": marker(number), "s": 28, "edgecolors": color_of(number)}
                 ax.scatter(*(zip(*found) if found else ((), ())), facecolors=face, label=label, **style)
                 points += found
         ax.set(title=f"{column.name}, {column.metric}", xlabel="validation loss (bits)")
@@ -103,8 +103,8 @@ def plot_scores(results: Results, output: Path) -> bool:
 def _line(ax, number: int, label: str, x: Iterable[float], losses: Iterable[Sequence[float]], **style: object) -> list:
     """Draw the mean of the `losses` at each `x`, those of all seeds, and a band from the lowest to the highest."""
     low, mean, high = ([of(some) for some in losses] for of in (min, np.mean, max))
-    ax.fill_between(x, low, high, color=colour(number), alpha=0.2, linewidth=0)
-    style = {"color": colour(number), "linestyle": dashes(number), "linewidth": 1.2, **style}
+    ax.fill_between(x, low, high, color=color_of(number), alpha=0.2, linewidth=0)
+    style = {"color": color_of(number), "linestyle": dashes(number), "linewidth": 1.2, **style}
     return ax.plot(x, mean, label=label, **style)
 
 
@@ -134,7 +134,7 @@ def plot_sweeps(output: str, column: str, *sweeps: str) -> None:
         scores = [
             (row.updates, row.average(averaged) if column == "average" else row.cells[column].score) for row in found
         ]
-        ax.plot(*zip(*sorted(scores)), color=colour(number), marker=marker(number), label=folded(label))
+        ax.plot(*zip(*sorted(scores)), color=color_of(number), marker=marker(number), label=folded(label))
     ax.set(xlabel="updates of pre-training", ylabel=f"{column} (percent)")
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(alpha=0.3)

@@ -5,7 +5,6 @@
 FOLDER has `corpus`, and for each model `pretraining/MODEL` and `finetuning/MODEL`.
 """
 
-import logging
 import platform
 import sys
 from pathlib import Path
@@ -35,7 +34,6 @@ SENTENCES = (
 def main(out: str, *models: str) -> None:
     folder = Path(out)
     corpus = (folder / "corpus").resolve()
-    logging.disable(logging.INFO)
     rows, filled = [HEADS], [["fill_mask", *SENTENCES]]
     encoders, logs = [], {}
     for model in models:
@@ -63,7 +61,7 @@ def main(out: str, *models: str) -> None:
     write_page(
         folder / "report.html",
         encoders,
-        texts=[read_tokens(encoder, corpus, min(128, encoder.args.max_positions)) for encoder in encoders],
+        texts=[read_tokens(encoder, corpus, 128) for encoder in encoders],
         logs=logs,
         against=[*logs][-1] if len(models) > 1 else None,
         tables={"Results": (machine, rows), "Filled masks": ("The likeliest tokens.", filled)},

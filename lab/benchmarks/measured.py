@@ -95,7 +95,7 @@ def compare(
         measured = clock(made[rival], args)
         if number >= 0:
             times[rival].append(measured)
-    first = next(iter(times.values()), [])
+    first = times.get(next(iter(makers)), [float("nan")] * args.rounds)
     for rival, found in times.items():
         records[rival]["milliseconds"] = [1000 * value for value in spread(found)]
         records[rival]["tokens_per_second"] = tokens / statistics.median(found)

@@ -35,10 +35,8 @@ def test_records_are_read_in_every_form_of_the_log(form, tmp_path):
     log.write_text("\n".join(lines))
     read = read_log(log)
     assert {update: record["loss"] for update, record in read.train.items()} == {10: 9.25, 20: 8.5}
-    assert [(update, record["loss"], record["accuracy"]) for update, record in read.valid.items()] == [
-        (10, 9, 12.5),
-        (20, 8, 12.5),
-    ]
+    validated = [(update, record["loss"], record["accuracy"]) for update, record in read.valid.items()]
+    assert validated == [(10, 9, 12.5), (20, 8, 12.5)]
     assert read.seconds == pytest.approx(46 + 10)  # of the first start's ten updates
     assert read_log(tmp_path) == read
 
@@ -53,6 +51,8 @@ def test_where_a_run_reaches_the_end_of_another():
     fast = run({}, u10=9.0, u20=7.0, u30=5.0)
     assert [reaches(fast, loss) for loss in (9.5, 6.0, 4.9)] == [10, 25, None]
     assert reaches(run({}), 5.0) is None
+    labels = plot_training({"fast": fast, "slow": run({}, u10=9.0, u20=6.0)}, against="slow").axes[0].lines
+    assert "after 83% of its updates" in labels[1].get_label()
     assert reaches(run({}, u10=float("nan"), u20=9.0, u30=7.0), 8.0) == 25
 
 

@@ -10,12 +10,7 @@ from tests.commands import ROOT
 from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
-from tupe.analysis.length import (
-    loss_by_length,
-    loss_by_position,
-    mask,
-    mean_and_half_interval,
-)
+from tupe.analysis.length import loss_by_length, loss_by_position, mask, mean_and_half_interval
 from tupe.checkpoints.edit import export_discriminator
 from tupe.util import UserError
 

@@ -20,7 +20,7 @@ def encoder(corpus):
     """The parts of a model that `read_tokens` reads: name, checksum of the dictionary, number of symbols."""
     dictionary = read_dictionary(corpus / "dict.txt")
     stack = SimpleNamespace(embed_tokens=torch.nn.Embedding(len(dictionary), 1))
-    args = SimpleNamespace(dictionary_sha256=dictionary_sha256(dictionary))
+    args = SimpleNamespace(dictionary_sha256=dictionary_sha256(dictionary), max_positions=32)
     return SimpleNamespace(shown_as="TUPE-A", args=args, sentence_encoder=stack)
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tupe.analysis.figure import colour, new_figure, plain
+from tupe.analysis.figure import color_of, new_figure, plain
 from tupe.util import UserError
 
 LOG = "hydra_train.log"
@@ -91,7 +91,7 @@ def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against
     heights = [3, 2, 1] if detects else [3, 1]
     axes = figure.subplots(len(heights), sharex=True, height_ratios=heights)
     for number, (label, log) in enumerate(logs.items()):
-        color = colour(number)
+        color = color_of(number)
         for ax, name in zip(axes[:-1], ["loss", _DETECTS]):
             ax.plot(*_curve(log.train, name), color=color, linewidth=0.8, alpha=0.5)
             ax.plot(*_curve(log.valid, name), color=color, marker="o", markersize=3)
@@ -127,8 +127,7 @@ def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> st
         found = f", AUC {record[_DETECTS]:.1f}" if _DETECTS in record else ""
         said = f"{record['loss']:.3f} bits{found} after {max(valid):,} updates"
     if against not in (None, name):
-        updates, loss = losses(logs[against])[-1]
-        reached = reaches(logs[name], loss)
-        share = "not reached" if reached is None else f"after {reached / updates:.0%} of its updates"
+        reached = reaches(logs[name], losses(logs[against])[-1][1])
+        share = "not reached" if reached is None else f"after {reached / max(valid):.0%} of its updates"
         said += f"; {against}'s end {share}"
     return said

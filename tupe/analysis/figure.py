@@ -1,4 +1,4 @@
-"""Figures without a screen, saved as files or as SVG; heat maps of matrices on one scale of colours."""
+"""Figures without a screen, saved as files or as SVG; heat maps of matrices on one scale of colors."""
 
 import io
 import math
@@ -24,13 +24,13 @@ class Matrices(NamedTuple):
     values: Tensor  # `(number, n, m)`, queries by keys
     names: list[str]  # of each matrix
     title: str = ""  # of all
-    label: str = "added to the logit"  # of the colours
+    label: str = "added to the logit"  # of the colors
     axes: tuple[str, str] = ("key position", "query position")
     reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
 
     @property
     def limit(self) -> float:
-        """The limit of the colour scale on both sides of 0, which one value in 200 exceeds.
+        """The limit of the color scale on both sides of 0, which one value in 200 exceeds.
 
         The values of an untied `[CLS]` can be far from the others, so they are not counted.
         """
@@ -38,18 +38,18 @@ class Matrices(NamedTuple):
         return float(np.nanquantile(sizes, 0.995)) or 1.0
 
 
-def colour(number: int) -> str:
-    """Return the colour of the line or bar with this number, from 0."""
+def color_of(number: int) -> str:
+    """Return the color of the line or bar with this number, from 0."""
     return _COLOURS[number % len(_COLOURS)]
 
 
 def dashes(number: int) -> str:
-    """Return the dashes of the line with this number; with its colour, 28 lines differ."""
+    """Return the dashes of the line with this number; with its color, 28 lines differ."""
     return _DASHES[number // len(_COLOURS) % len(_DASHES)]
 
 
 def marker(number: int) -> str:
-    """Return the marker of the points with this number; with their colour, 28 kinds differ."""
+    """Return the marker of the points with this number; with their color, 28 kinds differ."""
     return _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
 
 
@@ -95,7 +95,7 @@ def as_svg(figure, title: str) -> str:
 
 
 def heat_maps(maps: Matrices, limit: float | None = None):
-    """Draw a square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
+    """Draw a square for each matrix, on a common color scale, white at 0 and safe for the color-blind.
 
     Row and column 0 of an untied `[CLS]` are drawn apart and enlarged. Matrices of a few cells have their numbers.
     `limit` is the end of the scale, by default that of `maps`.

@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from tupe.analysis.checkpoint import open_encoder
-from tupe.analysis.figure import colour, dashes, folded, new_figure
+from tupe.analysis.figure import color_of, dashes, folded, new_figure
 from tupe.analysis.text import read_stream, windows
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 
@@ -189,7 +189,7 @@ def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]]):
         lengths = sorted(losses)
         middles = [losses[length].difference for length in lengths]
         halves = [losses[length].half_interval for length in lengths]
-        style = {"color": colour(number), "linestyle": dashes(number), "marker": "o", "markersize": 3, "capsize": 3}
+        style = {"color": color_of(number), "linestyle": dashes(number), "marker": "o", "markersize": 3, "capsize": 3}
         axes.errorbar(lengths, middles, halves, label=folded(label), **style)
     axes.axhline(0, color="black", linewidth=0.8)
     ticks = sorted({length for losses in found.values() for length in losses})

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import matrix_rank
 
-from tupe.analysis.figure import Matrices, colour, folded, new_figure
+from tupe.analysis.figure import Matrices, color_of, folded, new_figure
 from tupe.encoder.layer import AttentionInputs, SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder as Encoder
 from tupe.position import Terms
@@ -146,8 +146,8 @@ def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int):
         layers = range(1, len(logits) + 1)
         alone = "no term" if term is None else f"term alone {term.double().mean():.0f}"
         low, high = logits.min(1).values, logits.max(1).values
-        square.plot(layers, logits.mean(1), marker="o", color=colour(number), label=folded(f"{label} ({alone})"))
-        square.fill_between(layers, low, high, color=colour(number), alpha=0.2)
+        square.plot(layers, logits.mean(1), marker="o", color=color_of(number), label=folded(f"{label} ({alone})"))
+        square.fill_between(layers, low, high, color=color_of(number), alpha=0.2)
     square.axhline(length, color="0.4", linewidth=0.8, linestyle=":")
     square.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))
     square.xaxis.get_major_locator().set_params(integer=True)

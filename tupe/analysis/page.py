@@ -119,7 +119,7 @@ def write_page(
 
 
 def _drawn(name: str, figure: Maps, encoders: Sequence[Encoder], shown: Sequence[Any]) -> str:
-    """Draw a figure of the models side by side, on one scale of colours."""
+    """Draw a figure of the models side by side, on one scale of colors."""
     found = {
         encoder.shown_as: figure.draw(encoder, what)
         for encoder, what in zip(encoders, shown)

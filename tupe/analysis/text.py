@@ -21,7 +21,7 @@ def read_tokens(encoder: Encoder, data: str | Path, length: int, number: int = 8
     A text that is shorter than `length` gives one sequence.
     """
     stream = read_stream(encoder, Path(data))
-    words = min(length - 1, len(stream))
+    words = min(length - 1, encoder.args.max_positions - 1, len(stream))
     return windows(stream[: number * words], words, words, Dictionary().bos())
 
 

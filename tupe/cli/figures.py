@@ -50,7 +50,7 @@ def plot(
         encoders = _open_encoders(paths)
         texts = [read_tokens(encoder, data, length or 128) for encoder in encoders]
         ranks = {encoder.shown_as: logit_ranks(encoder, tokens) for encoder, tokens in zip(encoders, texts)}
-        drawn = plot_ranks(ranks, texts[0].shape[1])
+        drawn = plot_ranks(ranks, max(tokens.shape[1] for tokens in texts))
     else:
         [encoder] = _open_encoders(paths)
         if not FIGURES[figure].has(encoder.args):
@@ -81,8 +81,7 @@ def report(
     if rows := [read_sweep(path, label) for label, path in labelled(glue)]:
         how = "Medians over the seeds, at the best learning rate; ± is the standard deviation over the seeds."
         tables["Fine-tuning"] = how, as_text(rows)
-    lengths = [min(length, encoder.args.max_positions) for encoder in encoders]
-    texts = [read_tokens(encoder, data, n) for encoder, n in zip(encoders, lengths)] if data else []
+    texts = [read_tokens(encoder, data, length) for encoder in encoders] if data else []
     write_page(out, encoders, length=length, texts=texts, logs=_read_runs(runs), against=against, tables=tables)
     print(f"report: {out}")
 
