@@ -33,7 +33,7 @@ class System:
     model: str = ""
     label: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    evaluate: list[str] = field(default_factory=list)
+    window: bool = False  # whether longer inputs are also evaluated with attention limited to a window
     rates: list[float] = field(default_factory=list)
     lr: float | None = None
     start: Start | None = None
@@ -173,9 +173,8 @@ def read_design(size: str) -> Design:
     path = Path(size) if size.endswith(".yaml") else config_dir("study") / f"{size}.yaml"
     design = _typed(Design, OmegaConf.load(path))
     design.groups = [{name: _typed(System, row) for name, row in group.items()} for group in design.groups]
-    # two rows of one name would share their records, and a search of 0 updates would not end
+    # two rows of one name would share their records
     assert len(design.systems) == sum(map(len, design.groups)), f"{path} has two rows of one name."
-    assert design.search.updates or not any(map(design.searches, design.systems)), f"{path} has no search.updates."
     design.name = path.stem
     default = BASELINE if BASELINE in design.systems else next(iter(design.systems))
     design.baseline = design.baseline or default

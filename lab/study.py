@@ -31,6 +31,7 @@ from tupe.analysis.curves import TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
 from tupe.analysis.length import longest_input, loss_by_length, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
+from tupe.finetune.runs import quoted
 from tupe.finetune.table import read_sweep
 from tupe.systems import SIZES
 from tupe.util import UserError, available_cores, config_dir, for_cpu, read_json, run_folder, user_dir, write_json
@@ -59,7 +60,7 @@ def updates(design: Design, run: Run) -> int:
     if run.part == "short":
         return max(1, int(run.at))
     if run.part == "search":
-        return design.short[-1] if run.system in design.started else design.search.updates
+        return (design.short[-1] if run.system in design.started else 0) or design.search.updates
     return design.updates
 
 
@@ -109,10 +110,8 @@ def pretraining_command(
     given |= {} if start is None else {"checkpoint.finetune_from_model": start}
     given |= {} if torch.cuda.is_available() else {"common.cpu": True, "common.bf16": False}
     given |= overrides(design, run, lr)
-    keys = []
-    for key, value in given.items():
-        quoted = "'" + str(value).replace("'", "\\'") + "'" if isinstance(value, (str, Path)) else value
-        keys.append(f"++{key}={quoted}")  # Hydra's `++` changes a key or adds it
+    # Hydra's `++` changes a key or adds it
+    keys = [f"++{key}={quoted(value) if isinstance(value, (str, Path)) else value}" for key, value in given.items()]
     options = ("--config-dir", str(config_dir("pretraining")), "--config-name", design.config)
     return ["fairseq-hydra-train", *options, *keys]
 
@@ -132,7 +131,7 @@ def measure(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, A
         bits, masked = loss_by_position(encoder, corpus, length)
         by_position[str(length)] = [round(loss, 4) if count else None for loss, count in zip(bits / masked, masked)]
     if design.masks:
-        window = bool(design.systems[run.system].evaluate)
+        window = design.systems[run.system].window
         losses = loss_by_length(checkpoint, corpus, design.lengths, window=window, masks=design.masks)
         by_length = {name: {str(n): loss._asdict() for n, loss in of.items()} for name, of in losses.items()}
     return {"loss_by_position": by_position, "loss_by_length": by_length, "heads": dict(patterns)}

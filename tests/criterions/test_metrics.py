@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
-from tupe.criterions.metrics import (
-    ExamplesMeter,
-    accuracy,
-    class_counts,
-    f1,
-    macro_f1,
-    matthews,
-    pearson,
-    spearman,
-)
+from tupe.criterions.metrics import ExamplesMeter, accuracy, class_counts, f1, macro_f1, matthews, pearson, spearman
 
 
 def labels(num_classes):

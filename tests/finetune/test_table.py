@@ -21,7 +21,7 @@ def plan(out, runs):
     write_json(out / SWEEP, {"model": "tupe_base", "updates": 300_000, "runs": [run._asdict() for run in runs]})
 
 
-def finish(out, run, score, metric="", **metrics):
+def finish(out, run, score, metric="accuracy", **metrics):
     folder = out / run.folder
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({"score": score, "metric": metric, "metrics": metrics}))
@@ -34,7 +34,7 @@ def out(tmp_path):
     plan(tmp_path, runs)
     for lr, scores in ((2e-5, (50.0, 60.0, 90.0)), (3e-5, (61.0, 62.0, 10.0))):
         for seed, score in enumerate(scores, 1):
-            finish(tmp_path, Run("CoLA", lr, seed), score)
+            finish(tmp_path, Run("CoLA", lr, seed), score, "mcc")
     for lr, scores in ((2e-5, (84.0, 80.0, 82.0)), (3e-5, (70.0,))):
         for seed, score in enumerate(scores, 1):
             finish(tmp_path, Run("MNLI", lr, seed), score, valid1={"accuracy": 90.0 + seed if lr == 2e-5 else 99.0})

@@ -28,10 +28,6 @@ class Checkpoint:
     state: dict[str, Any]  # the content of the file, with tensors on the CPU
     config: TupeConfig  # with `max_positions` filled in
 
-    def __str__(self) -> str:
-        """Return the path, as messages name a checkpoint."""
-        return str(self.path)
-
     @property
     def updates(self) -> int:
         """The number of updates that the model was trained for, 0 if the file does not have it."""

@@ -36,7 +36,7 @@ class Training(NamedTuple):
             os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600")
             # if torchrun dies, its processes must too: they would write at the same time as a restarted training
             kill = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-            train = ["torchrun", *_meeting(self.nodes), "--nproc-per-node", str(self.processes), "--no-python"] + (
+            train = ["torchrun", *_rendezvous(self.nodes), "--nproc-per-node", str(self.processes), "--no-python"] + (
                 kill + train
             )
         print(shlex.join(train), flush=True)
@@ -84,13 +84,13 @@ def training_of(
         f"dataset.{unit}={each}",
         f"optimization.update_freq=[{batch // (world * each)}]",
         *([f"model._name={model}"] if model else []),
-        *(_started(init_from) if init_from else []),
+        *(_init_settings(init_from) if init_from else []),
         *overrides,
     ]
     return Training(path, settings, nodes, processes, gpu, mfu)
 
 
-def _started(checkpoint: Path) -> list[str]:
+def _init_settings(checkpoint: Path) -> list[str]:
     from tupe.checkpoints.load import open_checkpoint
 
     length = open_checkpoint(checkpoint).config.max_positions
@@ -103,7 +103,7 @@ def _started(checkpoint: Path) -> list[str]:
     ]
 
 
-def _meeting(nodes: int) -> list[str]:
+def _rendezvous(nodes: int) -> list[str]:
     """Return torchrun's rendezvous options, by which its processes find each other."""
     env = os.environ
     if nodes == 1 and "MASTER_PORT" not in env:

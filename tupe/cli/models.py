@@ -85,24 +85,21 @@ def warm_start(
 
     tupe warm-start models/roberta_base/checkpoint.pt bert_r bert_r.pt
     """
-
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.text import read_stream, windows
     from tupe.checkpoints.load import model_config, open_checkpoint, write_weights
-    from tupe.checkpoints.warm_start.start import checkpoint_weights as weights_of
-    from tupe.checkpoints.warm_start.start import closeness, target_fields, without_order
-    from tupe.checkpoints.warm_start.start import warm_start as start
+    from tupe.checkpoints.warm_start import start
     from tupe.models.describe import full_name
 
     check_new(out)
     opened = open_checkpoint(checkpoint)
     old = open_encoder(opened)
-    target, longest, text = target_fields(old, system, fields), old.sentence_encoder.max_positions, None
+    target, longest, text = start.target_fields(old, system, fields), old.sentence_encoder.max_positions, None
     if data is not None:
         stream = read_stream(old, data, split="train", most=sequences * (longest - 1))
         text = windows(stream, longest - 1, longest - 1, old.dictionary.bos())[:sequences]
     begin = time.process_time()
-    started = start(old, target, text, seed)
+    started = start.warm_start(old, target, text, seed)
     new, seconds = started.encoder, time.process_time() - begin
     print(f"{old.shown_as} to {full_name(new.args)}")
     if started.exact:
@@ -112,8 +109,9 @@ def warm_start(
     else:
         print(f"not exact: the positions are taken out of the input and fitted on {len(text)} sequences")
         held_out, lengths = read_stream(old, data), [n for n in (16, 128) if n < longest] + [longest]
-        rows = {"this": new, "no positions": without_order(old), "new positions": start(old, target, seed=seed)[0]}
-        cosines = {name: [closeness(old, model, held_out, n) for n in lengths] for name, model in rows.items()}
+        fresh = start.warm_start(old, target, seed=seed).encoder
+        rows = {"this": new, "no positions": start.without_order(old), "new positions": fresh}
+        cosines = {name: [start.closeness(old, model, held_out, n) for n in lengths] for name, model in rows.items()}
         print(f"cosine to the original's features, held-out text of {', '.join(map(str, lengths))} tokens:")
         for name, values in cosines.items():
             print(f"  {name:<14}" + "".join(f"{value:8.3f}" for value in values))
@@ -121,7 +119,7 @@ def warm_start(
         advice = "train it further before use" if target.sharing == "none" else "sharing=none keeps more"
         print("better than both at every length" if better else f"warning: not better than both: {advice}")
     print(f"it took {seconds:.2f} s of the processor")  # lab/study.py parses this line
-    weights, left = weights_of(new, opened.weights)
+    weights, left = start.checkpoint_weights(new, opened.weights)
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
     if left:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq import modules, utils
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import SummedCriterion, area_under_curve, detection, log_percent, totals
+from tupe.criterions.metrics import area_under_curve, detection, log_percent, totals
 from tupe.data.batches import known
 from tupe.systems import setting
 
@@ -30,7 +30,7 @@ class TupeElectraCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
-class TupeElectraCriterion(SummedCriterion):
+class TupeElectraCriterion(FairseqCriterion):
     r"""The generator models masked tokens, and the discriminator predicts for every token whether it was replaced.
 
         L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N
@@ -66,7 +66,7 @@ class TupeElectraCriterion(SummedCriterion):
         masked = torch.where(special, original, masked)
         positions = sample["masked_words"]  # (M,)
         uniform = self.uniform(model, sample["ids"], masked.shape[1]).to(masked.device, non_blocking=True)
-        said = model(
+        output = model(
             masked,
             original=original,
             masked_tokens=positions,
@@ -76,17 +76,17 @@ class TupeElectraCriterion(SummedCriterion):
         )
 
         wanted = original.flatten()[positions]
-        language = modules.cross_entropy(said.logits, wanted, ignore_index=self.padding, reduction="sum")
-        counted, replaced = original.ne(self.padding), said.tokens.ne(original)
-        scores = said.scores.float()
+        language = modules.cross_entropy(output.logits, wanted, ignore_index=self.padding, reduction="sum")
+        counted, replaced = original.ne(self.padding), output.tokens.ne(original)
+        scores = output.scores.float()
         each = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="none")
         detection = (each * counted).sum()
         loss = self.generator_weight * language + self.discriminator_weight * detection
-        drawn = said.tokens.flatten()[positions]
+        drawn = output.tokens.flatten()[positions]
         log = {
             "loss": loss.detach(),
             "gen_loss": language.detach(),
-            "gen_correct": (said.logits.argmax(-1) == wanted).sum(),
+            "gen_correct": (output.logits.argmax(-1) == wanted).sum(),
             "drawn_correct": (drawn == wanted).sum(),
             "masked": len(positions),
             "expected": self.mask_rate * sample["ntokens"],
@@ -103,6 +103,10 @@ class TupeElectraCriterion(SummedCriterion):
         update = model.num_updates + 1 if self.training else 0
         rows = (np.random.default_rng((self.seed, update, number)).random(length, np.float32) for number in ids)
         return torch.from_numpy(np.stack(list(rows)))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from fairseq.criterions import FairseqCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from scipy.stats import pearsonr, rankdata
@@ -106,14 +105,6 @@ def area_under_curve(counts: list[list[int]]) -> float:
         pairs += positive * (2 * below + negative)
         below += negative
     return pairs / (2 * below * sum(counts[1])) if below and sum(counts[1]) else 0.0
-
-
-class SummedCriterion(FairseqCriterion):
-    """A criterion whose logged numbers add up, over batches and workers."""
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
 
 
 def totals(logging_outputs: list[dict], *names: str) -> list[float]:

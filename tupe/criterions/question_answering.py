@@ -4,19 +4,19 @@ import math
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import SummedCriterion, totals
+from tupe.criterions.metrics import totals
 from tupe.data.batches import known
 from tupe.data.windows import best_span
 
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
-class TupeQuestionAnsweringCriterion(SummedCriterion):
+class TupeQuestionAnsweringCriterion(FairseqCriterion):
     """The mean of two cross-entropies, each over all positions of a window that are not padding.
 
     In validation it logs the best span of each window. The task turns these spans into answers and logs `exact_match`

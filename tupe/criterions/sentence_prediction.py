@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
@@ -16,7 +16,6 @@ from tupe.criterions.metrics import (
     OF_CLASSES,
     OF_NUMBERS,
     OF_TWO_CLASSES,
-    SummedCriterion,
     class_counts,
     log_examples,
     log_percent,
@@ -35,7 +34,7 @@ class TupeSentencePredictionCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_sentence_prediction", dataclass=TupeSentencePredictionCriterionConfig)
-class TupeSentencePredictionCriterion(SummedCriterion):
+class TupeSentencePredictionCriterion(FairseqCriterion):
     """Cross-entropy, or squared error, of a classification head.
 
     The metrics are computed over the whole data set, not averaged over batches, so they are the same on any number of

@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
     def score(self, result: Result) -> float | None:
         """Return the score of a finished run, at the epoch that is best on the task's first development set."""
-        if self.subset == "valid" and (not result.metric or self.metric in ("", result.metric)):
+        if self.subset == "valid" and self.metric in ("", result.metric):
             return result.score
         if self.subset.endswith("/"):
             scores = {name: result.metrics[name].get(self.metric) for name in self.splits(result)}

@@ -47,7 +47,7 @@ def result(folder: Path) -> Result | None:
     """Return the result of a run, or None if it is not finished."""
     if not (folder / RESULT).is_file():
         return None
-    return Result(**{name: value for name, value in read_json(folder / RESULT).items() if name in Result._fields})
+    return Result(**read_json(folder / RESULT))
 
 
 def identity(data: Path) -> str:

@@ -37,7 +37,7 @@ def sweep(
     *,
     tasks: Sequence[str] = (),
     lrs: Sequence[float] = (),
-    seeds: Sequence[int] = SEEDS,
+    seeds: Sequence[int] = (),
     jobs: int = 0,
 ) -> None:
     """Fine-tune a checkpoint on a benchmark with several learning rates and seeds, and print the table.

@@ -42,7 +42,7 @@ class About:
     corpus: Manifest | None  # if there is one
     score: dict[str, Any] | None  # content of `result.json`, after a fine-tuning
     tokenizer: bool  # whether there is one
-    licence: str | None  # its identifier
+    license: str | None  # its identifier
     base_model: str | None  # the model that was fine-tuned
 
     @property
@@ -82,7 +82,7 @@ def card(about: About, name: str) -> str:
         f"positions, {'pre' if fields['encoder_normalize_before'] else 'post'}-norm.\n\n"
         f"    logit = {equation(args)}",
         f"## Use\n\n```python\n{_snippet(about, name)}\n```\n\n`trust_remote_code` runs the code in this folder, whose "
-        "licence is in `LICENSE`. It needs Transformers 5.14 or later.",
+        "license is in `LICENSE`. It needs Transformers 5.14 or later.",
         f"## Training\n\n{_training(about)}",
         f"## Limits\n\n{_limits(about)}",
         f"## Citation\n\n{'; '.join(cited)}.",
@@ -100,7 +100,7 @@ def _front_matter(about: About, name: str) -> str:
         of = about.score["task"]
         results = [EvalResult(task, of.lower(), of, about.score["metric"], about.score["score"])]
     return ModelCardData(
-        license=about.licence,
+        license=about.license,
         language=sorted(languages - {"xx"}) or None,
         library_name="transformers",
         pipeline_tag=task,

@@ -215,8 +215,7 @@ def differs(loaded: Loaded, folder: Path) -> float:
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     # not by AutoModel, which takes the classes of `tupe.hf` once they are registered
-    auto = f"Auto{loaded.kind}" if loaded.kind == "Model" else f"AutoModel{loaded.kind}"
-    there = get_class_from_dynamic_module(AUTO_MAP[auto], folder)
+    there = get_class_from_dynamic_module(AUTO_MAP[f"AutoModel{loaded.kind.removeprefix('Model')}"], folder)
     theirs = there.from_pretrained(folder, use_safetensors=True).eval()
     ids = torch.randint(4, len(loaded.symbols), (2, min(40, loaded.model.max_positions())))
     ids[:, 0] = 0

@@ -14,7 +14,7 @@ from tupe.util import UserError, import_transformers
 
 BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
-_UNIGRAM, _BPE = 1, 2  # kinds of models there
+_UNIGRAM = 1  # a kind of model there
 _UNREACHED = -1e4  # score of a symbol that no text has
 #: Oniguruma's patterns for the white space of `str.split`, and below for what `tupe.data.text.repair` removes.
 _WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"

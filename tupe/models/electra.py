@@ -100,7 +100,6 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
         setattr(own, name, getattr(ours, name))
     if not args.untie_weights_roberta:
         generator.lm_head.weight = ours.embed_tokens.weight
-    untied = isinstance(ours.position_bias.absolute, UntiedAbsolute)
     if args.share_positions == "table":
         for name in ("table", "layer_norm"):
             setattr(own.position_bias.absolute, name, getattr(ours.position_bias.absolute, name))
@@ -111,7 +110,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
         own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
         for layer, other in zip(own.layers, ours.layers):
             layer.self_attn.relative = other.self_attn.relative
-    elif untied:  # its own table is as wide as the generator
+    elif isinstance(ours.position_bias.absolute, UntiedAbsolute):  # its own table is as wide as the generator
         own.position_bias = build_position_bias(Namespace(**{**vars(theirs), "embedding_dim": 0}))
     return discriminator, generator
 

@@ -35,7 +35,7 @@ class HubInterface(RobertaHubInterface):
         """
         if isinstance(sentence, str):
             return super().encode(sentence, *others, no_separator=self.model.args.pair_separators == 1)
-        rows = [self.encode(*texts) for texts in zip(sentence, *others)]
+        rows = [self.encode(*texts) for texts in zip(sentence, *others, strict=True)]
         return collate_tokens(rows, self.task.source_dictionary.pad())
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
@@ -145,8 +145,8 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
         model_name_or_path: folder of the checkpoint.
         checkpoint_file: its name there.
         data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
-        bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
-            `sentencepiece.bpe.model` is in the checkpoint's folder or the data's. A `tokenizer.json` of an imported
+        bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model, by default the one of the
+            data, unless `sentencepiece.bpe.model` is in the checkpoint's folder. A `tokenizer.json` of an imported
             model that is there, or is named, replaces it.
         process_text: false if texts are processed already.
     """

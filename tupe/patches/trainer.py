@@ -54,8 +54,7 @@ class TupeTrainer(Trainer):
         began in epoch 1. Iterators that are built again in every epoch are left as they are.
         """
         build = functools.partial(super().get_train_iterator, disable_iterator_cache=disable_iterator_cache)
-        rebuilt = self.cfg.dataset.update_epoch_batch_itr or getattr(self.task.cfg, "rebuild_batches", False)
-        first = epoch if disable_iterator_cache or rebuilt else 1
+        first = epoch if disable_iterator_cache or self.cfg.dataset.update_epoch_batch_itr else 1
         self.batches = build(first, *args, **kwargs)  # a resumed run then loads its state, the epoch included
         if first != epoch and not self.task.can_reuse_epoch_itr(self.batches.dataset):
             self.batches = build(epoch, *args, **kwargs)

@@ -12,7 +12,6 @@ twice the size of the attention weights.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,15 +59,10 @@ class DisentangledRelative(nn.Module):
 
     value = None  # unlike Shaw's term, this adds no vectors to the values
 
-    def forward(self, *arguments: Any) -> Tensor:
-        """Compute c2p + p2c, `(B, H, n, n)`; see `products`."""
-        c2p, p2c = self.products(*arguments)
-        return c2p + p2c
-
-    def products(
+    def forward(
         self, query: Tensor, key: Tensor, scale: float, embeddings: Tensor, project: Callable[[Tensor, slice], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Compute c2p and p2c, `(B, H, n, n)` each.
+    ) -> Tensor:
+        """Compute c2p + p2c, `(B, H, n, n)`.
 
         Args:
             query, key: `(B, H, n, d_h)`.
@@ -84,4 +78,4 @@ class DisentangledRelative(nn.Module):
         of_keys = in_heads(project(embeddings, slice(width, 2 * width)))
         # rows of the product with the keys are keys, and their distances have the other sign: hence the flip
         of_queries = in_heads(project(embeddings, slice(width)).flip(0))
-        return skew(query @ of_keys.mT), skew(key @ of_queries.mT).mT
+        return skew(query @ of_keys.mT) + skew(key @ of_queries.mT).mT

@@ -38,8 +38,9 @@ class FireRelative(nn.Module):
         self.hidden_bias = nn.Parameter(torch.empty(fire_width))
         self.out_weight = nn.Parameter(torch.empty(num_heads, fire_width))
         self.out_bias = nn.Parameter(torch.empty(num_heads))
-        for parameter, inputs in zip((self.hidden_weight, self.hidden_bias, self.out_weight, self.out_bias), "11ww"):
-            bound = (1 if inputs == "1" else fire_width) ** -0.5  # as `nn.Linear`
+        inputs = {self.hidden_weight: 1, self.hidden_bias: 1, self.out_weight: fire_width, self.out_bias: fire_width}
+        for parameter, number in inputs.items():
+            bound = number**-0.5  # as `nn.Linear`
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, distance: Tensor) -> Tensor:

@@ -44,18 +44,18 @@ class BucketedRelative(TableRelative):
         self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
     ) -> None:
         super().__init__(num_buckets, num_heads)
-        self.a_side = num_buckets // 2 if bidirectional else num_buckets
-        fits = num_buckets % 2 == 0 and max_distance > self.a_side // 2
+        self.buckets_per_side = num_buckets // 2 if bidirectional else num_buckets
+        fits = num_buckets % 2 == 0 and max_distance > self.buckets_per_side // 2
         assert fits, f"num_buckets={num_buckets} is odd or too large for max_distance={max_distance}"
         self.bidirectional = bidirectional
-        exact = self.a_side // 2
-        steps = self.a_side - exact
+        exact = self.buckets_per_side // 2
+        steps = self.buckets_per_side - exact
         self.boundaries = bucket_boundaries(exact, steps, steps, max_distance)
 
     def row(self, distance: Tensor) -> Tensor:
         far = distance.abs() if self.bidirectional else distance.neg().clamp(min=0)
         bucket = torch.bucketize(far, torch.tensor(self.boundaries, device=far.device), right=True)
-        return bucket + self.a_side * (distance > 0) if self.bidirectional else bucket
+        return bucket + self.buckets_per_side * (distance > 0) if self.bidirectional else bucket
 
 
 def bucket_boundaries(exact: int, number: int, steps: int, far: int, beyond: bool = False) -> list[int]:

@@ -44,7 +44,7 @@ class ShawRelative(nn.Module):
         row = torch.arange(-num_keys, length + 1, device=table.device) + self.max_distance
         return F.embedding(row.clamp(0, len(table) - 1), table)
 
-    def forward(self, query: Tensor, key: Tensor, scale: float = 1.0, *unused: object) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, scale: float, *unused: object) -> Tensor:
         """Compute `scale * q_i . a[j - i]`, `(B, H, n, m)`, of `query` `(B, H, n, d_h)` and `key` `(B, H, m, d_h)`.
 
         The queries are at the last `n` of `m` positions.

@@ -13,7 +13,6 @@ ZERO = {
     "unbinned": ("weight",),
     "parametric": ("key.weight",),
     "shaw": ("key", "value"),
-    "deberta": (),  # its table, see `start_at_zero`
     "fire": ("out_weight", "out_bias"),
 }
 

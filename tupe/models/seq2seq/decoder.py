@@ -38,7 +38,6 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         prev_output_tokens: Tensor,
         encoder_out: Source,
         incremental_state: dict | None = None,
-        features_only: bool = False,
         **unused: object,
     ) -> tuple[Tensor, dict]:
         """Compute the logits of the token after each of `prev_output_tokens` `(N, T)`, padded on the right.
@@ -46,10 +45,10 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         If `incremental_state` is passed, only tokens that are not yet in it are computed, one per step of the search.
 
         Returns:
-            `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`, as fused attention returns no weights.
+            `(N, T, V)`, and `{"attn": [None]}`, as fused attention returns no weights.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
-        return (x if features_only else self.output_layer(x)), extra
+        return self.output_layer(x), extra
 
     def extract_features(
         self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: dict | None = None, **_: object

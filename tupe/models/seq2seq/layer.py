@@ -44,7 +44,7 @@ class CrossAttention(Attention):
         beam = source.beam if query.shape[2] == 1 else 1
         if beam > 1:  # the queries of a sentence's hypotheses are one row, all at one position
             bias = bias.bias if isinstance(bias, Terms) else bias
-            query = query.view(-1, beam, *query.shape[1:2], query.shape[-1]).transpose(1, 2)
+            query = query.view(-1, beam, self.num_heads, query.shape[-1]).transpose(1, 2)
         elif source.beam > 1:
             key, value, padding = (
                 None if t is None else t.repeat_interleave(source.beam, 0) for t in (key, value, padding)
