@@ -11,7 +11,7 @@ from tests.commands import ROOT
 from tests.samples import write_checkpoint
 from tupe.cli import launch
 from tupe.cli.launch import training_of
-from tupe.util import UserError, sha256
+from tupe.util import UserError, sha256, write_json
 
 ODD = "a (folder), {é}=[1] #~;&*'"
 
@@ -62,6 +62,11 @@ def test_names_and_overrides():
     assert found["common.user_dir"] == str(ROOT / "tupe")
     assert found["model._name"] == "shaw_base"
     assert found["optimization.update_freq"] == [3]
+
+
+def test_all_shards_of_a_corpus(tmp_path):
+    write_json(tmp_path / "manifest.json", {"data": [".", "shard1"]})
+    assert settings(f"{tmp_path}:other")["task.data"] == f"{tmp_path}:{tmp_path}/shard1:other"
 
 
 def test_from_a_checkpoint(tmp_path):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from omegaconf import OmegaConf
 from typer import Argument, Option
 
+from tupe.data.manifest import with_shards
 from tupe.finetune.runs import quoted
 from tupe.util import UserError, config_dir, for_cpu, sha256, user_dir, visible_gpus
 
@@ -44,7 +45,7 @@ class Training(NamedTuple):
 
 
 def training_of(
-    data: str = Argument(help="Prepared data; several folders as a:b:c."),
+    data: str = Argument(help="Prepared data, with all its shards; several folders as a:b:c."),
     overrides: list[str] = Argument([], metavar="key=value", help="Overrides of the configuration."),
     config: str = Option("base", help="Name in configs/pretraining, such as base; translation/NAME; or a .yaml file."),
     model: str | None = Option(None, help="Model that `tupe systems` lists; the configuration's by default."),
@@ -80,7 +81,7 @@ def training_of(
         *(() if gpus else ("common.cpu=true", "common.bf16=false")),
         f"distributed_training.distributed_world_size={world}",
         f"common.user_dir={quoted(user_dir())}",
-        f"task.data={quoted(data)}",
+        f"task.data={quoted(with_shards(data))}",
         f"dataset.{unit}={each}",
         f"optimization.update_freq=[{batch // (world * each)}]",
         *([f"model._name={model}"] if model else []),

@@ -1,5 +1,6 @@
 """`manifest.json` in the folder of a corpus: how it was made, and the checksums of its files."""
 
+import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,16 @@ def _compare(folder: Path, known: dict[str, str]) -> None:
         path = folder / name
         if not path.is_file() or sha256(path) != checksum:
             raise UserError(f"{path} is not the file that was prepared in {folder}. Prepare the data again.")
+
+
+def with_shards(data: str) -> str:
+    """Return the folders `a:b` with all shards of each corpus, `a:a/shard1:b`."""
+    folders = {}  # ordered, each once
+    for folder in map(Path, data.split(os.pathsep)):
+        path = folder / NAME
+        shards = read_json(path).get("data") if path.is_file() else None
+        folders |= {str(folder / shard): None for shard in shards or ["."]}
+    return os.pathsep.join(folders)
 
 
 @dataclass(frozen=True)
