@@ -122,7 +122,7 @@ def _own_task(
     for split, file in files.items():
         with (folder / file).open("rb") as lines:
             columns = fields_of(lines.readline())
-        splits.append(Split(split, (file,), labelled=label in columns))
+        splits.append(Split(split, (file,), labelled=label in columns or split in ("train", "valid")))
     return Task(name, tuple(splits), tuple(texts), label, tuple(classes), scale=float(scale) if scale else None)
 
 
