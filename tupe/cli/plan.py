@@ -98,7 +98,7 @@ def lines(training: Training) -> Iterator[str]:
     if not translates:
         predicted = round(batch * length * task.get("mask_prob", 1.0))
         flops = updates * training_flops(model, batch * length, length, predicted)
-        yield f"{short(flops)} floating-point operations"
+        yield f"{flops:.3g} floating-point operations"
         if training.gpu:
             peak = TERAFLOPS[training.gpu]
             hours = flops / (world * 1e12 * peak * training.mfu) / 3600

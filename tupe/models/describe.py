@@ -78,7 +78,7 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         operations = training_flops(model, length, length, round(0.15 * length)) // length
         cost = [
             f"cost: {operations:,} operations per token of training, in sequences of {length} with 15% predicted "
-            "(what position terms add: docs/encodings.md)"
+            "(what position terms add: docs/measurements/encodings.md)"
         ]
     return [
         f"model: {full_name(args)}",

@@ -105,7 +105,7 @@ def import_model(
         f"model: {foreign.kind} as {foreign.name}",
         f"symbols: {len(foreign.symbols):,}, {filled:,} of them without text",
         f"tokenizer: {kind}",
-        f"licence: {imported['licence'] or 'none found in a README.md'}",
+        f"license: {imported['licence'] or 'none found in a README.md'}",
     ]
     if not foreign.has_lm_head:
         lines.append("no language-model head")
