@@ -38,7 +38,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     state = {renamed(alone + key, head, back=True): value.float() for key, value in tensors.items()}
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[WORDS])))
     model = TupeModel.build_model(named(origin.get("model", "tupe_base"), **fields), task)
-    model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # there is no dictionary to compare it with
+    model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # the folder has the checksum, not the dictionary
     if (out := state.get(f"classification_heads.{head}.out_proj.weight")) is not None:
         model.register_classification_head(head, num_classes=len(out))
     if "span_head.weight" in state:

@@ -53,7 +53,7 @@ class FP16Optimizer(_SavesScaler, optim.FP16Optimizer):
 
 
 class MemoryEfficientFP16Optimizer(_SavesScaler, optim.MemoryEfficientFP16Optimizer):
-    """Saves only the scaler: there are no float32 parameters to save."""
+    """Saves the scaler; this optimizer keeps no float32 copy of the parameters."""
 
 
 class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
