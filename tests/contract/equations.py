@@ -150,9 +150,13 @@ class Stack:
         return torch.cat((theta[0][:, None, None].expand(-1, 1, n), bias[:, 1:]), 1)
 
     def segments(self, tokens):
-        """The second segment begins at the second `</s>` of a pair, or after the only one."""
+        """The second segment begins at the second `</s>` of a pair, or between the two of `<s> a </s> b </s>`."""
         after = F.pad(tokens == EOS, (1, 0))[:, :-1]
         begins = after & (tokens == EOS if self.spec["pair_separators"] == 2 else tokens != PAD)
+        if self.spec["pair_separators"] == 1:
+            ends = [[at for at, token in enumerate(row) if token == EOS] for row in tokens.tolist()]
+            whole = [len(found) == 2 and found[1] + 1 == size for found, size in zip(ends, (tokens != PAD).sum(1))]
+            begins &= torch.tensor(whole)[:, None]
         return begins.cumsum(1).clamp(max=1)
 
     def local(self, layer):

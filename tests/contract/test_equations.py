@@ -57,7 +57,8 @@ ENCODERS = [
 @pytest.mark.parametrize(("name", "more"), ENCODERS)
 def test_encoder(name, more):
     (system, fields), more = {**CASES, **MODERN}[name], {"lengths": (13, 8, 2), "positions": 24, **more}
-    spec, tokens = {**{**SYSTEMS, **LATER}[system], **fields}, sentences(*more.pop("lengths"))
+    spec = {**{**SYSTEMS, **LATER}[system], **fields}
+    tokens = sentences(*more.pop("lengths"), separators=spec.get("pair_separators", 2))
     model = large(build(f"{system}_tiny", **SMALL, **fields, **more))
     kept, stack, head = tokens != PAD, "encoder.sentence_encoder.", "encoder.lm_head."
     table = f"{head}weight" if "untie_weights_roberta" in fields else f"{stack}embed_tokens.weight"

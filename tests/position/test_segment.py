@@ -17,6 +17,7 @@ def test_pairs_single_sentences_and_truncated_pairs():
 
 
 def test_one_separator_as_in_bert():
-    rows = [[BOS, WORD, EOS, WORD, EOS, PAD], [BOS, WORD, EOS, EOS, WORD, EOS], [BOS, WORD, WORD, EOS, PAD, PAD]]
-    expected = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1], [0] * 6]
+    rows = [[BOS, WORD, EOS, WORD, EOS, PAD], [BOS, WORD, EOS, EOS, PAD, PAD], [BOS, WORD, WORD, EOS, PAD, PAD]]
+    rows += [[BOS, WORD, EOS, WORD, EOS, WORD], [WORD, EOS, WORD, EOS, WORD, EOS]]  # lines of one text
+    expected = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1], [0] * 6, [0] * 6, [0] * 6]
     assert segment_ids(torch.tensor(rows), EOS, separators=1).tolist() == expected

@@ -21,11 +21,14 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
     """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
     If `separators` is 2, segment 1 starts at the second of the first two adjacent ones and ends with the row; without
-    an adjacent pair, all is segment 0. If it is 1, segment 1 starts after the first separator that a token follows.
+    an adjacent pair, all is segment 0. If it is 1, segment 1 starts after the first of exactly two separators, if the
+    second ends the text: more are the ends of the lines of one text.
     """
     assert separators in (1, 2), f"the number of separators between two texts must be 1 or 2, got {separators}"
     separator = tokens.eq(eos)
     starts = F.pad(separator, (1, 0))[:, :-1] & (separator if separators == 2 else tokens.ne(pad))
+    if separators == 1:
+        starts = starts & (starts.sum(1, keepdim=True) == 1) & (separator.sum(1, keepdim=True) == 2)
     return starts.cumsum(1) > 0
 
 
