@@ -68,7 +68,7 @@ def write_corpus(folder, lines, vocab_size, stages=PROFILES["sentencepiece"], lo
     """What other commands read of a prepared corpus: the model, the dictionary and the manifest."""
     folder.mkdir()
     train(lines, folder / MODEL, vocab_size, "unigram", lower_case)
-    write_dictionary(folder / MODEL, folder / DICTIONARY)
+    write_dictionary(folder / DICTIONARY, symbols(folder / MODEL))
     write_manifest(folder, stages)
     return folder
 

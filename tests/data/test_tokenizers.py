@@ -16,7 +16,7 @@ def model(request, tmp_path_factory):
     path = tmp_path_factory.mktemp(request.param[0]) / "sentencepiece.bpe.model"
     model_type, size = request.param
     train(LINES * 20, path, size, model_type, lower_case=True)
-    write_dictionary(path, path.with_name("dict.txt"))
+    write_dictionary(path.with_name("dict.txt"), symbols(path))
     return path
 
 

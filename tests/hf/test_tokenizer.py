@@ -42,7 +42,7 @@ def both(request, lines, make_checkpoint, tmp_path_factory):
     model = folder / "sentencepiece.bpe.model"
     accents = ["Zoë naïve façade Ærø Łódź", "Ǎ ë ï Ő ű č ž ñ"] * 50
     vocabulary.train([*lines[:3000], *accents], model, 1000, kind, case == "lower")
-    vocabulary.write_dictionary(model, folder / "dict.txt")
+    vocabulary.write_dictionary(folder / "dict.txt", vocabulary.symbols(model))
     write_manifest(folder)
     make_checkpoint(folder / "best.pt", of=folder)
     hub = TupeModel.from_pretrained(str(folder), "best.pt", str(folder))
@@ -165,7 +165,7 @@ def test_what_no_piece_has_is_bytes(kind, tmp_path, lines):
             sentence_iterator=iter(lines[:300]), model_writer=writer, vocab_size=600, model_type=kind, minloglevel=2,
             byte_fallback=True,
         )  # fmt: skip
-    vocabulary.write_dictionary(path, tmp_path / "dict.txt")
+    vocabulary.write_dictionary(tmp_path / "dict.txt", vocabulary.symbols(path))
     ours = open_tokenizer(path.rename(tmp_path / "sentencepiece.bpe.model"))
     tokenizer = build_tokenizer(tmp_path / "sentencepiece.bpe.model", ours.symbols)
     for text in (*lines[:30], "emoji 😀👩\u200d👧 ok", "العربية ไทย", "老房子 1885", "😀"):

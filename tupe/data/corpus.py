@@ -282,7 +282,7 @@ def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
         lower_case = "lower-case" in settings.stages
         tokenizers.train(sample, out / MODEL, settings.vocab_size, settings.model_type, lower_case)
 
-    tokenizers.write_dictionary(out / MODEL, out / DICTIONARY)
+    tokenizers.write_dictionary(out / DICTIONARY, tokenizers.symbols(out / MODEL))
     return out / MODEL
 
 

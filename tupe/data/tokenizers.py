@@ -4,6 +4,7 @@ A tokenizer is a SentencePiece model or an imported `tokenizer.json`. A text tha
 symbol becomes letters or the unknown symbol, because only training inserts masks.
 """
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -71,19 +72,23 @@ def _cut(line: str) -> list[str]:
     return textwrap.wrap(line, _LONGEST // 4, break_on_hyphens=False)  # a character has at most 4 bytes
 
 
-def write_dictionary(model: Path, dictionary: Path) -> None:
-    """Write fairseq's `dict.txt`: the pieces, except those that fairseq adds itself.
+def write_dictionary(path: Path, symbols: Iterable[str]) -> None:
+    """Write fairseq's `dict.txt` of all symbols but those that fairseq adds itself: its four, and its tasks' `<mask>`.
 
-    fairseq starts a dictionary with its four symbols, and its tasks add `<mask>` at the end, so the file must not list
-    them. SentencePiece reports no counts, so each count is 1.
+    SentencePiece reports no counts, so each count is 1.
     """
-    listed = (piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK))
-    dictionary.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
+    listed = (symbol for symbol in symbols if symbol not in (*FAIRSEQ_SYMBOLS, MASK))
+    path.write_text("".join(f"{symbol} 1\n" for symbol in listed), encoding="utf-8")
 
 
 def is_piece(symbol: str) -> bool:
     """Return whether a symbol of a dictionary is neither special nor a filler."""
     return symbol not in (*FAIRSEQ_SYMBOLS, MASK) and not symbol.startswith(FILLER)
+
+
+def without_spaces(piece: str) -> str:
+    """Return the piece with white space, at which fairseq splits lines of `dict.txt` and encoded text, as `\\u0020`."""
+    return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", piece)
 
 
 def read_symbols(dictionary: Path) -> list[str]:
@@ -125,7 +130,8 @@ class SentencePieceTokenizer:
     def __init__(self, model: Path, dictionary: Path) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
         self.symbols = read_symbols(dictionary)
-        self._numbers = _numbers(symbols(model), self.symbols)
+        numbers = {symbol: number for number, symbol in enumerate(self.symbols) if is_piece(symbol)}
+        self._numbers = [numbers.get(piece, UNKNOWN_NUMBER) for piece in symbols(model)]
         self._blank = self._model.piece_to_id("▁")
 
     def __call__(self, text: str) -> list[int]:
@@ -133,7 +139,7 @@ class SentencePieceTokenizer:
         return [self._numbers[piece] for piece in self._model.encode(text)]
 
     def pieces(self, text: str) -> Pieces:
-        """Return the pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
+        """Return the pieces of a text; SentencePiece normalizes it, and its own offsets lead back to the characters."""
         found = self._model.encode(text, return_type="offset_mapping")
         ids = np.array(found["ids"], dtype=np.int64)
         begin, end = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2).T
@@ -148,34 +154,31 @@ class SentencePieceTokenizer:
 
 
 class JsonTokenizer:
-    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it.
-
-    It has the methods of `SentencePieceTokenizer`. The symbols of the `dictionary`, fairseq's `dict.txt`, are names of
-    its pieces.
-    """
+    """The tokenizer of a `tokenizer.json` as `tupe import` writes it: its pieces have the dictionary's numbers."""
 
     def __init__(self, path: Path, dictionary: Path) -> None:
         import tokenizers
 
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self.symbols = read_symbols(dictionary)
-        ids = self._tokenizer.get_vocab(with_added_tokens=False)
-        self._numbers = dict(zip(ids.values(), _numbers(list(ids), self.symbols)))
+        self._pieces = {symbol: self._tokenizer.id_to_token(number) for number, symbol in enumerate(self.symbols)}
+        self._numbers = {number: number for number, symbol in enumerate(self.symbols) if is_piece(symbol)}
 
     def __call__(self, text: str) -> list[int]:
-        return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
+        found = self._tokenizer.encode(text, add_special_tokens=False)
+        return [self._numbers.get(number, UNKNOWN_NUMBER) for number in found.ids]
 
     def pieces(self, text: str) -> Pieces:
         """Return the pieces of a text; the bytes of a character all map to that character."""
         found = self._tokenizer.encode(text, add_special_tokens=False)
         begin, end = np.array(found.offsets, dtype=np.int64).reshape(-1, 2).T
         blank = np.array([text[b:e].isspace() for b, e in found.offsets], dtype=bool)
-        numbers = np.array([self._numbers[number] for number in found.ids], dtype=np.int64)
-        return Pieces(numbers, np.where(blank, end, begin), end)
+        numbers = [self._numbers.get(number, UNKNOWN_NUMBER) for number in found.ids]
+        return Pieces(np.array(numbers, dtype=np.int64), np.where(blank, end, begin), end)
 
     def decode(self, symbols: list[str]) -> str:
         """Return the text that symbols of the dictionary spell."""
-        return self._tokenizer.decoder.decode(symbols)
+        return self._tokenizer.decoder.decode([self._pieces.get(symbol, symbol) for symbol in symbols])
 
 
 #: A tokenizer of either kind.
@@ -189,9 +192,3 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 #: Opens a tokenizer once in each process that prepares data.
 kept_tokenizer = cache(open_tokenizer)
-
-
-def _numbers(names: list[str], symbols: list[str]) -> list[int]:
-    """Return the number of each piece in the dictionary; special symbols and missing pieces are unknown."""
-    numbers = {symbol: number for number, symbol in enumerate(symbols) if is_piece(symbol)}
-    return [numbers.get(name, UNKNOWN_NUMBER) for name in names]

@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
+from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import open_packed, unchanged
 from tupe.data.manifest import NAME, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import unescape
-from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, kept_tokenizer, read_symbols, write_dictionary
-from tupe.data.tokenizers import train as train_model
+from tupe.data.tokenizers import DICTIONARY, MODEL, SAMPLE_BYTES, kept_tokenizer, read_symbols
 from tupe.util import read_json, run_folder, sha256, write_json
 
 _BATCH = 1000  # pairs sent to a process at a time
@@ -110,8 +110,8 @@ def _vocabulary(out: Path, files: dict[str, Path], learned: dict[str, Any]) -> N
 
     step = max(1, -(-size // SAMPLE_BYTES[learned["model_type"]]))  # every `step`-th pair is sampled
     sample = itertools.islice(pairs(*files.values()), 0, None, step)  # pairs, to sample both languages
-    train_model((line for pair in sample for line in pair if line), out / MODEL, **learned, own_symbols=())
-    write_dictionary(out / MODEL, out / DICTIONARY)
+    tokenizers.train((line for pair in sample for line in pair if line), out / MODEL, **learned, own_symbols=())
+    tokenizers.write_dictionary(out / DICTIONARY, tokenizers.symbols(out / MODEL))
     for language in files:
         shutil.copyfile(out / DICTIONARY, out / f"dict.{language}.txt")
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, is_piece
+from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, MASK, is_piece, without_spaces
 from tupe.util import UserError, import_transformers
 
 BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
@@ -112,7 +112,8 @@ def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int)
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(path))
-    if tokenizer.get_vocab(with_added_tokens=False) != {symbol: number for number, symbol in enumerate(symbols)}:
+    numbers = tokenizer.get_vocab(with_added_tokens=False)
+    if [*map(without_spaces, sorted(numbers, key=numbers.get))] != [*map(without_spaces, symbols)]:
         raise UserError(f"{path} has other pieces than the dictionary, or another order. Pass --no-tokenizer.")
     _register(tokenizer, symbols, pair_separators)
     return tokenizer

@@ -12,11 +12,13 @@ import torch
 from tests.checkpoints.foreign.conftest import HARD, LINES, POSITIONS, in_2019, opened, write_json
 from tests.conftest import write
 from tupe.analysis.checkpoint import open_encoder
-from tupe.checkpoints.foreign import importing, vocabulary
+from tupe.checkpoints.foreign import importing
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.load import open_checkpoint
+from tupe.data.tokenizers import write_dictionary
 from tupe.hf.export import export
 from tupe.hf.load import import_transformers
+from tupe.patches.checkpoints import read_dictionary
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
 
@@ -246,4 +248,5 @@ def test_camembert_s_dictionary_repeats_symbols(pieces, released, tmp_path):
 @pytest.mark.parametrize("piece", ["a\u2028b", "\u00a0", "a\u0085", "#fairseq:overwrite", "a b", "-3", *HARD[:1]])
 def test_odd_pieces_come_back(piece, tmp_path):
     symbols = ["<s>", "<pad>", "</s>", "<unk>", "a", piece, "b", "<mask>"]
-    assert vocabulary.write_dictionary(tmp_path / "dict.txt", symbols).symbols == symbols
+    write_dictionary(tmp_path / "dict.txt", symbols)
+    assert read_dictionary(tmp_path / "dict.txt").symbols == symbols

@@ -15,6 +15,7 @@ from tests.checkpoints.foreign.conftest import HARD, LINES, opened
 from tests.checkpoints.foreign.test_importing import rows_of
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.data.manifest import Manifest
+from tupe.hf.export import export
 
 transformers = pytest.importorskip("transformers")
 SPECIAL = {0, 1, 2}
@@ -60,12 +61,12 @@ def test_the_hub_reads_text_as_fairseq_does(byte_level):
         assert (shares - share).abs().min() < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["roberta", "bert", "mpnet", "xlm-roberta", "camembert", "deberta-v2"])
+@pytest.mark.parametrize("kind", ["roberta", "bert", "mpnet", "xlm-roberta", "camembert", "deberta-v2", "modernbert"])
 def test_pieces_are_transformers(kind, saved, tmp_path):
     """In a `tokenizer.json`, of SentencePiece's models too where Transformers 5 saved nothing else."""
     folder, _ = saved(kind)
     original = transformers.AutoTokenizer.from_pretrained(folder)
-    original.add_tokens(["Anna_sees"])
+    original.add_tokens(["Anna_sees", *["  ", "\n"] * (kind == "modernbert")])  # mmBERT has line ends
     original.save_pretrained(folder)
     for name in ("spm.model", "sentencepiece.bpe.model"):
         (folder / name).unlink(missing_ok=True)
@@ -74,7 +75,7 @@ def test_pieces_are_transformers(kind, saved, tmp_path):
     model.save_pretrained(folder)
     import_model(folder, tmp_path / "out")
     ours, rows = Manifest.load(tmp_path / "out").tokenizer(), rows_of(folder).tolist()
-    for text in (*LINES, *HARD[3:], f"what Anna_sees {LINES[0]}"):
+    for text in (*LINES, *HARD[3:], f"what Anna_sees {LINES[0]}", "a  b\nc"):
         assert [rows[number] for number in ours(text)] == original(text, add_special_tokens=False)["input_ids"], text
     for text in HARD:
         assert not (SPECIAL | {len(rows) - 1}) & set(ours(text))
@@ -84,6 +85,10 @@ def test_pieces_are_transformers(kind, saved, tmp_path):
             start = text.index(word)
             first, last = pieces.span(start, start + len(word) - 1)
             assert word in text[pieces.begin[first] : pieces.end[last]]
+    hub, out = opened(tmp_path / "out"), tmp_path / "export"
+    export(tmp_path / "out/checkpoint.pt", tmp_path / "out", out)
+    for text in (*LINES, "a  b"):
+        assert hub.encode(text).tolist() == transformers.AutoTokenizer.from_pretrained(out)(text)["input_ids"]
 
 
 @pytest.mark.parametrize("kind", ["xlm-roberta", "camembert", "deberta-v2"])

@@ -16,15 +16,15 @@ from tupe.checkpoints.foreign import fairseq, head, transformers
 from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.names import HEAD, OUTPUT, POOLER, WORDS
 from tupe.checkpoints.foreign.verify import verify
-from tupe.checkpoints.foreign.vocabulary import reorder, write_dictionary
+from tupe.checkpoints.foreign.vocabulary import reorder
 from tupe.checkpoints.load import model_config, write_weights
 from tupe.data.manifest import DICTIONARY, IMPORTED, Manifest, Settings
 from tupe.data.text import KEEP_WHITE_SPACE
-from tupe.data.tokenizers import FILLER, JSON
+from tupe.data.tokenizers import FILLER, JSON, MODEL, without_spaces, write_dictionary
 from tupe.models.config import named
 from tupe.models.pooling import MODULES, copy_pooling, read_pooling
 from tupe.models.tupe import TupeModel
-from tupe.patches.checkpoints import dictionary_sha256
+from tupe.patches.checkpoints import dictionary_sha256, read_dictionary
 from tupe.util import atomic, check_new, read_json, sha256
 
 CHECKPOINT = "checkpoint.pt"
@@ -70,14 +70,16 @@ def import_model(
     reorder(foreign.weights, foreign.rows)
     with atomic(out) as made:
         made.mkdir()
-        dictionary = write_dictionary(made / DICTIONARY, foreign.symbols)
+        symbols = foreign.symbols if MODEL in files else map(without_spaces, foreign.symbols)
+        write_dictionary(made / DICTIONARY, symbols)
+        dictionary = read_dictionary(made / DICTIONARY)
         if head_name is not None:
             classes = labels or foreign.classes
             of_task = head.task_of(head_name, len(foreign.head["out_proj.weight"]), foreign.fields["max_positions"])
         if classes:
             classes, task = head.in_our_order(foreign.head, classes)
             (made / "label").mkdir()
-            (made / "label" / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")
+            write_dictionary(made / "label" / DICTIONARY, classes)
         model = build(foreign, dictionary, head_name)
         differences = verify(foreign, model, head_name)
         weights = model.state_dict()

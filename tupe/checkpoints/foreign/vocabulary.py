@@ -10,12 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.foreign.names import LM_HEAD, OUTPUT, WORDS
 from tupe.data.tokenizers import FAIRSEQ_SYMBOLS, FILLER, JSON, MASK, MODEL, UNKNOWN, UNKNOWN_NUMBER
-from tupe.patches.checkpoints import read_dictionary
 
 SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 _UNREACHED = -1e4  # score of a symbol that no text should have
@@ -49,13 +47,6 @@ def reorder(weights: dict[str, Tensor], rows: list[int]) -> None:
             weights[name] = weights[name][rows]
 
 
-def write_dictionary(path: Path, symbols: Sequence[str]) -> Dictionary:
-    """Write `dict.txt` of these symbols without the special ones, which fairseq adds itself, and read it."""
-    listed = "".join(f"{symbol} 1\n" for symbol in symbols if symbol not in SPECIAL)
-    path.write_text(listed, encoding="utf-8", newline="\n")
-    return read_dictionary(path)
-
-
 def sentence_piece(folder: Path) -> Tokenizer | None:
     """Return the SentencePiece model in a folder, or `None`."""
     found = next((path for path in (folder / MODEL, folder / "spm.model") if path.is_file()), None)
@@ -71,7 +62,8 @@ def from_json(text: str, symbols: Sequence[str]) -> Tokenizer:
         scores = {piece: score for piece, score in model["vocab"] if piece not in SPECIAL}
         vocabulary = {"vocab": [(s, scores.get(s, _UNREACHED)) for s in symbols], "unk_id": UNKNOWN_NUMBER}
     else:
-        more = [piece for piece in model["vocab"] if piece not in numbers] if model["type"] == "BPE" else []
+        known = {*numbers, *(t["content"] for t in added if t["special"])}
+        more = [piece for piece in model["vocab"] if piece not in known] if model["type"] == "BPE" else []
         vocabulary = {"vocab": {s: n for n, s in enumerate([*symbols, *more])}, "unk_token": UNKNOWN}  # for merges
     words = [{**t, "id": numbers[t["content"]]} for t in added if not t["special"] and t["content"] in numbers]
     without = {"added_tokens": words, "post_processor": None, "truncation": None, "padding": None}
