@@ -141,14 +141,14 @@ SYSTEMS = {system: fields for system, (_, fields) in _NAMED.items()}
 
 
 #: Fields for how far a term reaches. A system keeps its name at any value of these.
-_EXTENT = ("relative_buckets", "relative_max_distance")
+EXTENT = ("relative_buckets", "relative_max_distance")
 
 
 def system_of(fields: Mapping[str, object]) -> str | None:
     """Return the system whose row agrees with a model's fields; `None` if no row does."""
 
     def agrees(row: Fields) -> bool:
-        return all(fields.get(field) == value for field, value in row.items() if field not in _EXTENT)
+        return all(fields.get(field) == value for field, value in row.items() if field not in EXTENT)
 
     return next((name for name, row in SYSTEMS.items() if agrees(row)), None)
 

@@ -67,8 +67,8 @@ def test_heads_in_another_order(make, tokens):
     torch.testing.assert_close(output(encoder, tokens), before, rtol=1e-6, atol=1e-6)
 
 
-def test_segments_stay_where_the_system_has_none(make, tokens):
-    old = make(segment="input")
-    new = warm_start(old, target_fields(old, "bert_r", [])).encoder
-    assert new.args.segment == "input"
-    torch.testing.assert_close(output(new, tokens), output(old, tokens), rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize(("source", "system"), [("t5", "diet_rel"), ("kerple", "fire"), ("deberta", "tupe_r")])
+def test_a_term_of_another_kind_begins_anew(source, system, make):
+    """Its parameters may have the names of the old one's, and its reach is its own."""
+    old = make(f"{source}_tiny", relative_buckets=4)
+    assert warm_start(old, target_fields(old, system, [])).encoder.args.relative_buckets == 32

@@ -30,6 +30,8 @@ def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[s
     Where the layers of `old` share a term and those of `new` do not, each gets a copy.
     """
     have, alone, layers, axes = old.state_dict(), [], len(new.sentence_encoder.layers), head_axes(new)
+    if old.args.relative != new.args.relative:  # parameters of another term may have the same names
+        have = {name: tensor for name, tensor in have.items() if ".relative." not in name}
     for name, tensor in new.state_dict().items():
         if name not in have:
             alone.append(name)

@@ -20,7 +20,7 @@ from tupe.checkpoints.warm_start.fit import TOKENS, agreeing_heads, fit, has_fit
 from tupe.models.describe import full_name, with_fields
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.systems import ALIASES, SIZES, SYSTEMS
+from tupe.systems import ALIASES, EXTENT, SIZES, SYSTEMS
 
 EXACT = 1e-5  # the largest difference of features that rounding causes, as a fraction of the largest feature
 
@@ -36,6 +36,8 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
     name = f"{system}_{size}"
     asked, given = vars(with_fields(name, fields)), {field.partition("=")[0] for field in fields}
     stays = {} if source.segment == "none" else {"segment": source.segment}
+    if SYSTEMS[system]["relative"] != source.relative:  # the reach of a new term is not that of the old one
+        given |= {*EXTENT}
     chosen = {field: asked[field] for field in given}
     return Namespace(**{**vars(source), **SYSTEMS[system], **stays, **chosen, "_name": name})
 
