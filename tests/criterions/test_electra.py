@@ -275,8 +275,9 @@ def test_area_under_the_curve_of_histograms():
     assert edge[0, half - 1] == 2
 
 
-def test_operations_are_those_that_pytorch_counts(task):
-    model = build(task, "electra_bert_a_tiny", embedding_dim=8, attention_backend="reference")
+@pytest.mark.parametrize("system", ["bert_a", "shaw"])
+def test_operations_are_those_that_pytorch_counts(system, task):
+    model = build(task, f"electra_{system}_tiny", embedding_dim=8, attention_backend="reference")
     sample = rows(task, [32] * 4, [(r, p, False) for r in range(4) for p in range(1, 6)])
     counter = FlopCounterMode(display=False)
     with counter, torch.backends.mkldnn.flags(enabled=False):

@@ -23,6 +23,7 @@ EQUATIONS = {
     "tupe_tiny": f"{CONTENT}/sqrt(2d) + reset((p_i U^Q)(p_j U^K)^T/sqrt(2d) + b[bucket(j - i)])",
     "tupe_tiny relative=unbinned reset=none": f"{CONTENT}/sqrt(2d) + (p_i U^Q)(p_j U^K)^T/sqrt(2d) + R[j - i]",
     "bert_ad_tiny": "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/sqrt(4d)",
+    "bert_ad_tiny relative=shaw": "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K + a[clip(j - i)])^T/sqrt(4d)",
     "rope_tiny segment=none": "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d)",
     "alibi_tiny segment=none": f"{CONTENT}/sqrt(d) - m |j - i|",
     "bialibi_tiny segment=none": f"{CONTENT}/sqrt(d) + reset(-m |j - i|)",

@@ -22,17 +22,15 @@ def equation(args: Namespace) -> str:
     products = args.content_terms or num_products(args)
     scale = f"sqrt({products if products > 1 else ''}d)"
     turned = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
-    if args.absolute == "untied_cross":
-        logit = f"({turned[0]}x_i W^Q + p_i U^Q)({turned[1]}x_j W^K + p_j U^K)^T/{scale}"
-    else:
-        key = ("(E x)_j" if args.linformer_k else "x_j") + " W^K"
-        key += f" + {_equation('relative', args)}" if args.relative == "shaw" else ""
-        logit = f"({turned[0]}x_i W^Q)({turned[1]}{key})^T"
-        if args.relative == "deberta":
-            logit = f"({logit} + (x_i W^Q)(P[i - j] W^K)^T + (P[i - j] W^Q)(x_j W^K)^T)"
-        if args.relative == "pope":
-            logit = "sum_c softplus(x_i W^Q)_c softplus(x_j W^K)_c cos((j - i) theta_c + delta_c)"
-        logit += f"/{scale}"
+    added = (" + p_i U^Q", " + p_j U^K") if args.absolute == "untied_cross" else ("", "")
+    query, key = f"x_i W^Q{added[0]}", ("(E x)_j" if args.linformer_k else "x_j") + f" W^K{added[1]}"
+    shaw = f" + {_equation('relative', args)}" if args.relative == "shaw" else ""
+    logit = f"({turned[0]}{query})({turned[1]}{key}{shaw})^T"
+    if args.relative == "deberta":
+        logit = f"({logit} + ({query})(P[i - j] W^K)^T + (P[i - j] W^Q)({key})^T)"
+    if args.relative == "pope":
+        logit = "sum_c softplus(x_i W^Q)_c softplus(x_j W^K)_c cos((j - i) theta_c + delta_c)"
+    logit += f"/{scale}"
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
     if terms:

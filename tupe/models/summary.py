@@ -73,7 +73,9 @@ def size_of(model: nn.Module) -> Size:
 
 
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
-    """Count the operations of both passes: 6 per weight and token; in attention 12 per column and key, or 18 in PoPE.
+    """Count the operations of both passes: 6 per weight and token; in attention 12 per column and key.
+
+    In attention it is 18 with PoPE, 24 with Shaw's vectors (36 with `shaw_values`) and 36 with DeBERTa's.
 
     The count omits operations once per batch (the position terms), operations that activation checkpointing repeats
     and Linformer's projection, and ignores that Linformer projects fewer keys and values.
@@ -94,7 +96,8 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
     keys = min(length, encoder.args.linformer_k or length)
     attention = keys * encoder.args.encoder_embed_dim * encoder.args.encoder_layers
     parts = encoder.sentence_encoder.layers, encoder.sentence_encoder.embedding_projection
-    products = 3 if encoder.args.relative == "pope" else 2  # in widths of the values
+    more = {"pope": 1, "shaw": 2 + 2 * encoder.args.shaw_values, "deberta": 4}  # than `q k^T` and the product with v
+    products = 2 + more.get(encoder.args.relative, 0)
     return 6 * (tokens * (sum(map(_weights, parts)) + products * attention) + predicted * _weights(head))
 
 
