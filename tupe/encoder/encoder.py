@@ -95,7 +95,7 @@ class EncoderBase(nn.Module):
                 "right (in Transformers, tokenizer.padding_side = 'right')"
             )
         few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * padding.numel()
-        if padded or is_traced() or padding.is_meta or not {"auto": few, "always": True, "never": False}[self.unpad]:
+        if padded or is_traced() or not {"auto": few, "always": True, "never": False}[self.unpad]:
             return Tokens(padding)
         dtype = compute_dtype(self.embed_tokens.weight)
         if self.allows_parts and takes_packed(self.attention_backend, padding.device, dtype, self.head_dim):

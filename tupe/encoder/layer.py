@@ -273,7 +273,7 @@ class Layer(nn.Module):
 
 @functools.cache
 def compiled(layer: type[Layer]) -> Callable[..., Tensor]:
-    """Return the compiled `forward` of a class of layers, one graph for all layers and lengths.
+    """Return the compiled `forward` of a class of layers: a graph per kind of layer, for all lengths.
 
     Call it with the layer as first argument. No module is wrapped, so parameters keep their names.
     """

@@ -31,7 +31,7 @@ class Terms(NamedTuple):
         relative: `(H, n + m - 1)`, one value per distance `j - i`; the first is of the last query and key 0.
         theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; see `reset_cls`.
         segment: `(H, 2, 2)`, DIET's `E_S`.
-        segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.
+        segments: `s`, `(B, n)`, bool, true in segment 1; for the dense `bias` also `(1, 1)`, one for all tokens.
         rotation: `(2, n, r)`, the rotation `R` of queries and keys; see `rotate`.
         phase: `(H, d_h)`, angles of the keys before their rotation (PoPE); see `polar`.
         content_query, content_key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected content (BERT-A^d).
