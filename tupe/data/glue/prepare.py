@@ -4,7 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_t
 from tupe.data.manifest import Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import kept_processing
-from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, kept_tokenizer, read_symbols
+from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, kept_tokenizer, read_symbols, write_dictionary
 from tupe.util import atomic, read_json, sha256, write_json
 
 _BATCH = 1000  # rows sent to a process at a time
@@ -34,9 +34,7 @@ def rows(path: Path, task: Task, split: Split, counts: Counter) -> Iterator[tupl
             values = fields_of(line)
             whole = len(values) == len(columns)
             fields = dict(zip(columns, values)) if whole else dict.fromkeys(columns, "")
-
             label = _label(fields, task) if split.labelled else None
-
             if split.labelled and label is None:
                 counts["dropped"] += 1
             else:
@@ -61,16 +59,22 @@ def present(task: Task, glue: Path) -> bool:
     return any((glue / name).is_file() for split in task.splits if split.name != "train" for name in split.files)
 
 
-def files_of(task: Task, glue: Path) -> dict[Split, Path]:
-    """Find the files of a task. Training and development files are required, those of tests and languages are not."""
-    found = {}
+def files_of(task: Task, glue: Path) -> tuple[Task, dict[Split, Path]]:
+    """Find the files of a task. Training and development files are required, those of tests and languages are not.
+
+    XTREME's own test files of XNLI lack the labels, so the splits of the returned task tell whether its files have any.
+    """
+    splits, found = [], {}
     for split in task.splits:
         path = next((glue / name for name in split.files if (glue / name).is_file()), None)
         if path is not None:
+            if split.name.startswith("test-") and len(fields_of(path.open("rb").readline())) < len(split.columns):
+                split = replace(split, columns=split.columns[:-1], labelled=False)
             found[split] = path
         elif (split.labelled and "-" not in split.name) or len(task.splits) == 1:
             raise FileNotFoundError(glue / split.files[0])
-    return found
+        splits.append(split)
+    return replace(task, splits=tuple(splits)), found
 
 
 def prepare_glue(
@@ -95,12 +99,11 @@ def prepare_glue(
     chosen = [known[name] for name in names] or [task for task in known.values() if present(task, glue)]
     if not names and len(chosen) < len(known):
         print(f"not in {glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
-    found = [(task, files_of(task, glue)) for task in chosen]  # fails before anything is written
+    found = [files_of(task, glue) for task in chosen]  # fails before anything is written
     with pool(workers) as map_:
         for task, files in found:
             path = out / task.name / MANIFEST
             content = read_json(path) if path.is_file() else {}
-
             with unchanged(files.values()):
                 named = {
                     split.name: {"path": str(file.relative_to(glue)), "sha256": sha256(file)}
@@ -144,7 +147,7 @@ def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: li
     """Write labels: scores as text, classes as fairseq's data with a dictionary, which predictions use too."""
     folder.mkdir(exist_ok=True)
     if classes:
-        (folder / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")
+        write_dictionary(folder / DICTIONARY, classes)
     if classes and split.labelled:
         first = len(FAIRSEQ_SYMBOLS)
         with writer(folder / split.name, first + len(classes)) as add:
