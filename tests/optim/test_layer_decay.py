@@ -32,14 +32,14 @@ def schedule(optimizer, **fields):
 
 
 def test_share_of_every_parameter():
-    """TUPE-R of two layers at decay 0.8: whatever is below the first layer has the power 3, a layer 2 and 1."""
+    """TUPE-R of two layers at decay 0.8: whatever is below the first layer has the power 4, a layer 3 and 2."""
     model = meta_model("tupe_r_tiny", 50, 16, encoder_layers=2, encoder_normalize_before=True)
     found = shares([name for name, _ in model.named_parameters()], 0.8)
     below = {"embed_tokens.weight", "layernorm_embedding.weight", "layernorm_embedding.bias", "position_bias."}
     for name, share in found.items():
         inside = name.partition("encoder.sentence_encoder.")[2]
-        power = 0 if not inside else {"layers.0": 2, "layers.1": 1, "layer_no": 1}.get(inside[:8], 3)
-        if power == 3:
+        power = 0 if not inside else {"layers.0": 3, "layers.1": 2, "layer_no": 2}.get(inside[:8], 4)
+        if power == 4:
             assert inside in below or inside.startswith("position_bias.")
         assert share == pytest.approx(0.8**power), name
     assert len(set(found.values())) == 4
@@ -62,11 +62,11 @@ def test_every_parameter_moves_by_its_share(name, precision):
     optimizer.step()
     moved = [(was - p.detach().float()).abs().median().item() for was, p in zip(before, params)]
     if precision == "fp32":
-        assert moved == pytest.approx([0.02 * 0.25, 0.02 * 0.5, 0.02 * 0.125, 0.02], rel=1e-4)
+        assert moved == pytest.approx([0.02 * 0.125, 0.02 * 0.25, 0.02 * 0.0625, 0.02], rel=1e-4)
     else:
         by_param = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
         masters = getattr(optimizer, "fp32_params", params)
-        assert [by_param[id(p)] for p in masters] == pytest.approx([0.005, 0.01, 0.0025, 0.02])
+        assert [by_param[id(p)] for p in masters] == pytest.approx([0.0025, 0.005, 0.00125, 0.02])
 
 
 @pytest.mark.parametrize("name", ["adam", "fused_adamw"])

@@ -9,9 +9,9 @@ _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 
 
 def shares(names: Sequence[str], decay: float) -> dict[str, float]:
-    """Return each parameter's fraction of the learning rate: `decay^(L - l)` in layer `l` of `0 .. L - 1`, 1 in heads.
+    """Return each parameter's fraction of the rate: `decay^(L + 1 - l)` in layer `l` of `0 .. L - 1`, 1 in heads.
 
-    Embeddings and position terms have `decay^(L + 1)`. The layer norm after the last layer has that of the last layer.
+    Embeddings and position terms have `decay^(L + 2)`. The layer norm after the last layer has that of the last layer.
 
     Args:
         names: names of the model's parameters.
@@ -22,10 +22,10 @@ def shares(names: Sequence[str], decay: float) -> dict[str, float]:
 
     def power(name: str) -> int:
         if name in layers:
-            return depth - layers[name]
+            return depth + 1 - layers[name]
         if "sentence_encoder.layer_norm." in name:
-            return 1
-        return depth + 1 if "sentence_encoder." in name else 0
+            return 2
+        return depth + 2 if "sentence_encoder." in name else 0
 
     return {name: decay ** power(name) for name in names}
 
