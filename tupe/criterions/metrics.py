@@ -10,18 +10,24 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from scipy.stats import pearsonr, rankdata
 from torch import Tensor
 
 
-def class_counts(true: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
-    """Return `counts` `(3, num_classes)`, int64, of the classes `true` and `predicted`, `(N,)`."""
+def class_counts(true: Tensor, predicted: Tensor, num_classes: int, labels: Dictionary | None = None) -> Tensor:
+    """Return `counts` `(3, num_classes)`, int64, of the classes `true` and `predicted`, `(N,)`.
+
+    If the first of two `labels` is written `1`, the columns are swapped, so that the positive class is the second:
+    fairseq-preprocess numbers the classes by frequency.
+    """
     right = true.eq(predicted).long()
     each = torch.ones_like(right)
     counts = right.new_zeros(3, num_classes)
-    return counts.scatter_add_(1, torch.stack((true, true, predicted)), torch.stack((right, each, each)))
+    counts.scatter_add_(1, torch.stack((true, true, predicted)), torch.stack((right, each, each)))
+    return counts.flip(1) if labels and num_classes == 2 and labels.index("1") == labels.nspecial else counts
 
 
 def accuracy(counts: list[list[int]]) -> float:
@@ -71,10 +77,15 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     return pearson(rankdata(np.round(x / np.abs(x).max(), 5)), rankdata(y))
 
 
-#: Metrics by name: of `counts`, of `counts` with two classes, of two arrays.
-OF_CLASSES = {"accuracy": accuracy, "macro_f1": macro_f1, "mcc": matthews}
-OF_TWO_CLASSES = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
+#: Metrics by name, of two arrays.
 OF_NUMBERS = {"pearson": pearson, "spearman": spearman}
+OF_NUMBERS["pearson_and_spearman"] = lambda x, y: (pearson(x, y) + spearman(x, y)) / 2
+
+
+def of_classes(num_classes: int) -> dict[str, Callable[[list[list[int]]], float]]:
+    """Return the metrics of `counts` by name."""
+    two = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
+    return {"accuracy": accuracy, "macro_f1": macro_f1, "mcc": matthews, **(two if num_classes == 2 else {})}
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:

@@ -12,17 +12,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import (
-    OF_CLASSES,
-    OF_NUMBERS,
-    OF_TWO_CLASSES,
-    class_counts,
-    log_examples,
-    log_percent,
-    pearson,
-    spearman,
-    totals,
-)
+from tupe.criterions.metrics import OF_NUMBERS, class_counts, log_examples, log_percent, of_classes, totals
 from tupe.data.batches import known
 from tupe.systems import setting
 
@@ -48,9 +38,6 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         super().__init__(task)
         self.head = cfg.classification_head_name
         self.regression_target = cfg.regression_target
-        # fairseq-preprocess numbers the classes by frequency, so the class written 1 may be number 0
-        labels = task.label_dictionary
-        self.swap_two_classes = labels.index("1") == labels.nspecial
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
         """Return the summed loss (nats, or squared target units), the number of examples, and the logging output.
@@ -74,8 +61,7 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
                 log["examples"] = torch.stack([column.double() for column in columns], dim=1)
         else:
             loss = F.cross_entropy(scores, target, reduction="sum")
-            counts = class_counts(target, scores.argmax(-1), scores.shape[-1])
-            log["counts"] = counts.flip(1) if scores.shape[-1] == 2 and self.swap_two_classes else counts
+            log["counts"] = class_counts(target, scores.argmax(-1), scores.shape[-1], self.task.label_dictionary)
         log["loss"] = loss.detach()
         return loss, size, log
 
@@ -92,9 +78,8 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         if classes:
             counts = sum(log["counts"] for log in logging_outputs).long().cpu()
             metrics.log_scalar_sum("_class_counts", counts)
-            for name, metric in {**OF_CLASSES, **(OF_TWO_CLASSES if counts.shape[1] == 2 else {})}.items():
+            for name, metric in of_classes(counts.shape[1]).items():
                 log_percent(name, "_class_counts", metric)
         elif log_examples(logging_outputs):
-            both = {"pearson_and_spearman": lambda x, y: (pearson(x, y) + spearman(x, y)) / 2}
-            for name, metric in {**OF_NUMBERS, **both}.items():
+            for name, metric in OF_NUMBERS.items():
                 metrics.log_derived(name, lambda meters, of=metric: 100 * of(*meters["_examples"].arrays()))

@@ -30,7 +30,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING, DictConfig
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS, class_counts
+from tupe.criterions.metrics import OF_NUMBERS, class_counts, of_classes
 from tupe.data.batches import Batches, Sized
 from tupe.data.glue.tasks import MANIFEST, prepared_task
 from tupe.systems import setting
@@ -138,8 +138,8 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         if self.cfg.regression_target:
             numbers = scores.flatten().double().numpy(), targets
             return {name: metric(*numbers) for name, metric in OF_NUMBERS.items()}
-        counts = class_counts(torch.tensor(targets), scores.argmax(1), self.cfg.num_classes).tolist()
-        return {name: metric(counts) for name, metric in OF_CLASSES.items()}
+        counts = class_counts(torch.tensor(targets), scores.argmax(1), self.cfg.num_classes, self.label_dictionary)
+        return {name: metric(counts.tolist()) for name, metric in of_classes(self.cfg.num_classes).items()}
 
 
 class JoinedSentences(Sized):
