@@ -68,5 +68,6 @@ def parallel(tmp_path_factory):
 @pytest.fixture(scope="session")
 def translator(parallel, tmp_path_factory):
     out = tmp_path_factory.mktemp("translator")
-    cli.train("translation", parallel, out, cli.PADDED_ON_THE_RIGHT, "--max-update", 4)
+    lengths = "--max-source-positions", 50, "--max-target-positions", 50  # not the defaults of `fairseq-generate`
+    cli.train("translation", parallel, out, cli.PADDED_ON_THE_RIGHT, *lengths, "--max-update", 4)
     return out / "checkpoint_last.pt"

@@ -122,11 +122,13 @@ def _labels(data: Path) -> str:
 
 
 def record_facts(cfg: Any, task: Any) -> None:
-    """Write the checksums of the dictionaries and classes into `cfg`, which every checkpoint of the run carries."""
+    """Write checksums of dictionaries and classes, and lengths, into `cfg`, which every checkpoint of the run has."""
     for part in (cfg.model, cfg.task):
         for name, (of_task, _) in FACTS.items():
             if name.endswith("_sha256") and hasattr(part, name):
                 setattr(part, name, of_task(task))
+    if hasattr(cfg.model, "max_source_positions"):  # `fairseq-generate` has a task of its own, with 1,024 by default
+        cfg.model.max_source_positions, cfg.model.max_target_positions = task.max_positions()
 
 
 def trained_with(cfg: Mapping[str, Any]) -> dict[str, Any]:
