@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tupe.analysis.figure import Matrices, as_svg, folded, heat_maps, new_figure
+from tupe.position.dual_triangle import HIDDEN
 
 
 def test_every_name_is_in_the_legend():
@@ -21,6 +22,7 @@ def test_every_name_is_in_the_legend():
 def test_every_value_is_drawn_on_one_scale_that_is_white_at_zero(reset):
     values = torch.randn(5, 20, 20, generator=torch.Generator().manual_seed(0))
     values[:, :, 0] = 1000 if reset else 0  # an untied [CLS] is far from the others
+    values[:, 1, 5:9] = HIDDEN
     figure = heat_maps(Matrices(values, [f"head {n}" for n in range(5)], "All", reset=reset))
     squares = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title() for axes in squares] == [f"head {n}" for n in range(5)]

@@ -95,14 +95,14 @@ def test_centred_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text)
     assert found[24].difference == pytest.approx(found[24].bits - found[9].bits, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["rope_tiny", "tupe_a_rope_tiny", "linformer_tiny"])
+@pytest.mark.parametrize("name", ["rope_tiny", "tupe_a_rope_tiny", "linformer_tiny", "rope_modern_tiny"])
 def test_a_window(tmp_path, text, name):
-    """It is half the length of training; Linformer has none, and a table has no more positions."""
+    """It is half the length of training; Linformer and ModernBERT get none, and a table has no more positions."""
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=32, name=name)
     text(700)
     found = loss_by_length(path, tmp_path, [32, 64], window=True, masks=1)
-    assert [*found] == ["none"] + ["window"] * (name != "linformer_tiny")
-    assert all([*of] == ([32, 64] if name == "rope_tiny" else [32]) for of in found.values())
+    assert [*found] == ["none"] + ["window"] * (name in ("rope_tiny", "tupe_a_rope_tiny"))
+    assert all([*of] == ([32, 64] if name == "rope_tiny" or "modern" in name else [32]) for of in found.values())
     assert found["none"] != found.get("window")
     assert loss_by_length(path, tmp_path, [32], longest=64, masks=1)["none"][32] == found["none"][32]
 

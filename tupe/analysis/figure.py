@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from tupe.position.dual_triangle import HIDDEN
 from tupe.util import atomic
 
 #: The palette of Okabe and Ito, which color-blind readers can distinguish; black last.
@@ -35,6 +36,7 @@ class Matrices(NamedTuple):
         The values of an untied `[CLS]` can be far from the others, so they are not counted.
         """
         sizes = self.values[:, self.reset :, self.reset :].abs().numpy()
+        sizes = np.where(sizes > -HIDDEN / 2, np.nan, sizes)  # of keys that a mask hides
         return float(np.nanquantile(sizes, 0.995)) or 1.0
 
 

@@ -73,7 +73,7 @@ def loss_by_length(
 
     Args:
         lengths: lengths of windows; the training length is always measured too.
-        window: also measure with an `attention_window` of half the training length, unless the model is a Linformer.
+        window: also measure an `attention_window` of half the training length; not for Linformers or windowed models.
         longest: longest window of all models that are compared, if it is not among `lengths`. Every length scores only
             the tokens that this window can score.
         tokens: maximum number of tokens of the text.
@@ -89,7 +89,7 @@ def loss_by_length(
     stream = read_stream(encoder, data)[:tokens]
     drawn = [mask(encoder, stream, drawing) for drawing in range(masks)]
     models = {"none": encoder}
-    if window and not encoder.args.linformer_k:
+    if window and not (encoder.args.linformer_k or encoder.args.attention_window):
         models["window"] = open_encoder(checkpoint, attention_window=trained // 2).to(device)
     base, masked = _centred_losses(encoder, drawn, trained, longest)
     found: dict[str, dict[int, LengthLoss]] = {}
