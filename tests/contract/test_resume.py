@@ -106,8 +106,3 @@ def test_processes_that_would_each_train_alone_are_refused(data, tmp_path):
     """The plugin is imported too late to connect the processes of torchrun."""
     done = cli.hydra_without_the_plugin(data, tmp_path, "torchrun", "--standalone", "--nproc-per-node=2", "--no-python")
     assert done.returncode and not list(tmp_path.rglob("*.pt"))
-
-
-def test_processes_that_nobody_would_start_are_refused(data, tmp_path):
-    two = ("--max-update", 2, "--distributed-world-size", 2)
-    assert cli.train("words", data, tmp_path, *two, check=False).returncode and not list(tmp_path.glob("*.pt"))
