@@ -35,7 +35,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
 def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> str:
     """Write the mean of checkpoints of a run, without the optimizer.
 
-    The mean of a run's last checkpoints translates better than the last one (Vaswani et al., 6.1).
+    The mean of a translator's last checkpoints translates better than its last checkpoint (Vaswani et al., 6.1).
 
     tupe convert average checkpoints/run average.pt --last 10
 

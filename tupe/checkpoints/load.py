@@ -47,7 +47,7 @@ class Checkpoint:
     def model(self, data: Path) -> tuple[nn.Module, FairseqTask]:
         """Build the model on the CPU, and its task; `data` has the dictionaries and classes.
 
-        A training saves their checksums in the checkpoint, and `tupe import` saves the classes next to it.
+        Training saves their checksums in the checkpoint, and `tupe import` saves the classes next to it.
 
         Raises:
             UserError: `data` has other dictionaries or classes, or the file lacks a head, which would be random.

@@ -87,14 +87,14 @@ def special_tokens(line: str) -> str:
 
 
 def punctuation(language: str) -> Callable[[str], str]:
-    """Make Moses' normaliser of punctuation for a language: quotes, dashes and ellipses become plain ASCII."""
+    """Make Moses' normalizer of punctuation for a language: quotes, dashes and ellipses become plain ASCII."""
     from sacremoses import MosesPunctNormalizer
 
     return MosesPunctNormalizer(lang=language).normalize
 
 
 def tokeniser(language: str) -> Callable[[str], str]:
-    """Make Moses' tokeniser for a language, which puts a space between tokens; special tokens stay whole."""
+    """Make Moses' tokenizer for a language, which puts a space between tokens; special tokens stay whole."""
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang=language)

@@ -80,7 +80,7 @@ def _fields(options: Mapping[str, Any], weights: dict[str, Tensor]) -> dict[str,
     known = {name: options[name] for name in _OPTIONS if options.get(name) is not None}
     if known.get("activation_fn") == "gelu_fast":
         known["activation_fn"] = "gelu_accurate"
-    # in 2019 this option was about the embeddings; a norm after the last layer is what shows pre-norm layers
+    # in 2019 this option added a norm to the embeddings; only pre-norm models have a norm after the last layer
     known["encoder_normalize_before"] = f"{ENCODER}layer_norm.weight" in weights
     return {**SYSTEMS["bert_a"], **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}
 

@@ -83,7 +83,7 @@ _NAMES = {
     r"|vocab_transform": LM_HEAD + "dense",
     r"cls\.predictions\.transform\.LayerNorm|lm_head\.layer_norm|lm_predictions\.lm_head\.LayerNorm"
     r"|generator_predictions\.LayerNorm|head\.norm|vocab_layer_norm": LM_HEAD + "layer_norm",
-    # if the head and its decoder have different biases, the decoder's counts, which comes later in a state
+    # if the head and its decoder have different biases, the decoder's is used, because it comes later in a state
     r"cls\.predictions(?:\.decoder)?|(?:lm_predictions\.)?lm_head(?:\.decoder)?|generator_lm_head|decoder"
     r"|vocab_projector": LM_HEAD.removesuffix("."),
 }
