@@ -14,7 +14,7 @@ from tests.contract.fixtures.data import FIXTURES, PAD, sentences, write_diction
 from tests.contract.test_equations import large
 
 CHECKPOINTS = ("pretrained", "hydra", "window", "deberta", "linformer", "cross", "shaw", "fine_tuned", "spans",
-               "electra", "translator", "imported", "release")  # fmt: skip
+               "electra", "translator", "release")  # fmt: skip
 KINDS = {"fine_tuned": "SequenceClassification", "spans": "QuestionAnswering"}  # the others are masked language models
 EXPORTS = [*(name for name in SYSTEMS if name != "tupe"), "segments", "half", "prenorm", *KINDS]
 HEAD = "sentence_classification_head"
