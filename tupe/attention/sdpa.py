@@ -17,8 +17,7 @@ def sdpa(
     """Like `reference`. Bias and padding become one additive mask of the query's type."""
     mask = bias
     if mask is not None:
-        mask = mask.to(query.dtype)
-        mask = mask[(None,) * (4 - mask.ndim)]  # (1 or B, H, T_q, T_k)
+        mask = mask.to(query.dtype)[(None,) * (4 - mask.ndim)]  # (1 or B, H, T_q, T_k)
     if key_padding_mask is not None:
         padding = key_padding_mask[:, None, None, :]
         mask = (query.new_zeros(padding.shape) if mask is None else mask).masked_fill(padding, -torch.inf)

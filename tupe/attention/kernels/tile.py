@@ -113,11 +113,12 @@ def tile_gradient(logits, d_weights, lse, delta, keep_probability, keep, total=0
     """Return the weights after dropout, and `total` plus the logits' gradient; `keep` is dropout's mask or None.
 
     `lse` and `delta` include dropout's scale, as `forward_kernel` and `query_gradient_kernel` write them, so that
-    only the first of the gradient's two terms is masked. A row beyond the last has a log-sum-exp of inf, so that its
-    weights are 0.
+    only the first of the gradient's two terms is masked.
     """
     weights = exp2(logits * LOG2E - lse)
     if keep is None:
-        return weights, weights * (d_weights - delta) + total
-    kept = dropped_out(weights, keep, keep_probability)
-    return kept, kept * d_weights + (total - weights * delta)
+        kept, gradient = weights, weights * (d_weights - delta) + total
+    else:  # Triton compiles what follows a `return` in a branch
+        kept = dropped_out(weights, keep, keep_probability)
+        gradient = kept * d_weights + (total - weights * delta)
+    return kept, gradient
