@@ -290,8 +290,7 @@ def starts(results: Results) -> list[str]:
     """Write the losses of the short runs, the time of their starts, and when they reach the loss of a whole run."""
     design, rows = results.design, []
     longest = design.short[-1]
-    started = design.started.items()
-    going_on = next((name for name, row in started if design.model(name) == design.model(row.start.row)), "")
+    going_on = next((n for n, row in design.started.items() if design.model(n) == design.model(row.start.row)), "")
     for name in design.started:
         losses = {updates: results.losses(name, updates) for updates in design.short}
         if not any(losses.values()):

@@ -68,7 +68,7 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
     """Return a step on random inputs."""
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype)).requires_grad_()
+        return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype), requires_grad=mode != MODES[0])
 
     heads, width, scale = args.heads, args.width, (2 * args.width) ** -0.5
     backend, form, kernel = RIVALS.get(rival, ("", "", FLOORS.get(rival)))
@@ -100,6 +100,7 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
 
 def cases(args: Namespace) -> Iterator[list[dict[str, Any]]]:
     for case, mode in itertools.product(args.cases, args.modes):
+        torch.compiler.reset()  # FlexAttention is compiled for this length, and at most eight times
         batch, length = map(int, case.split("x"))
         makers = {
             rival: functools.partial(make_step, rival, mode, batch, length, args) for rival in (*FLOORS, *args.rivals)
@@ -129,6 +130,7 @@ def check(args: Namespace) -> bool:
     lengths = [int(case.partition("x")[2]) - 1 for case in args.cases]  # odd ones
     fits = True
     for backend, dtype, length in itertools.product(backends, ("bfloat16", "float16")[: 1 + args.on_gpu], lengths):
+        torch.compiler.reset()
 
         def attend(query, key, value, bias, padding, scale, dropout_p, backend=backend):
             options = {"key_padding_mask": padding, "scale": scale, "dropout_p": dropout_p, "training": True}

@@ -6,6 +6,7 @@ import os
 import platform
 import statistics
 import time
+import traceback
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -64,7 +65,8 @@ def extra_bytes(step: Callable[[], object], args: Namespace) -> int | None:
 
 
 def reason(error: Exception) -> str:
-    """Return the type of an error and the beginning of its first line, for a cell of a table."""
+    """Print an error, and return its type and the beginning of its first line, for a cell of a table."""
+    traceback.print_exception(error)
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"
 
 
