@@ -125,6 +125,8 @@ def check(words, environment):
         parse([*arguments, *given])
     elif program == "fairseq-train":
         options.parse_args_and_arch(options.get_training_parser(), without_user_dir(arguments))
+    elif program == "fairseq-generate":
+        options.parse_args_and_arch(options.get_generation_parser(), without_user_dir(arguments))
     elif program == "fairseq-preprocess":
         options.get_preprocessing_parser().parse_args(arguments)
     elif program == "fairseq-hydra-train":
@@ -255,7 +257,7 @@ def test_python(page, code, corpus, tmp_path, monkeypatch):
     exec(compile(code, page, "exec"), names)
     for result in ("features", "out"):
         assert result not in names or names[result].isfinite().all()
-    for name, shape in re.findall(r"^(\w+) = .*  # \(([^)]*)\)", code, re.MULTILINE):
+    for name, shape in re.findall(r"^(\w+)(?:, \w+)* = .*  # \(([^)]*)\)", code, re.MULTILINE):
         assert names[name].ndim == len(shape.split(", ")), name
 
 

@@ -49,3 +49,5 @@ def test_what_a_figure_has_is_what_it_shows(figure, system, made):
     if FIGURES[figure].has(encoder.args):
         maps = FIGURES[figure].draw(encoder, TOKENS if figure == "correlations" else 9)
         assert len(maps.names) == len(maps.values)
+        if figure == "segments":
+            assert maps.values.flatten().equal(encoder.sentence_encoder.segment_attention.weight.flatten())

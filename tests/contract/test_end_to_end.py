@@ -140,8 +140,9 @@ def test_many_languages(checkpoint, data, glue, tmp_path):
     assert ours["cells"]["XNLI sw"]["score"] is not None and theirs["cells"]["XNLI"]["score"] == 67.0
 
 
-def test_translation(translator, parallel):
-    said = cli.generate(parallel, translator).stdout
+def test_translation(translator, parallel, tmp_path):
+    tupe_command("convert", "average", translator, translator, tmp_path / "mean.pt")
+    said = cli.generate(parallel, tmp_path / "mean.pt").stdout
     found = {int(number) for number in re.findall(r"^D-(\d+)\t", said, re.MULTILINE)}
     assert found == set(range(ROWS)) and re.search(r"BLEU4? = \d", said)
 

@@ -16,7 +16,7 @@ from tests.contract import aliases as cli
 SECOND = ("--batch-size", 64)
 #: Flags of a run, and the number of its processes. A translation has batches by length, drawn in its first epoch.
 RUNS = {
-    "float32": ((), 1),
+    "float32": (("--batch-size", 4, "--update-freq", 2), 1),
     "bf16": (("--bf16", "--optimizer", "fused_adamw"), 1),
     "fp16": (("--fp16", "--fp16-scale-window", 4, "--fp16-init-scale", 16), 1),
     "two processes": (("--batch-size", 4), 2),

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf, open_dict
 import tupe.plugin  # noqa: F401
 from tests.contract.aliases import Seq2SeqModel, load
 from tests.contract.fixtures.data import FIXTURES, write_dictionaries
-from tupe.models.config import NAMED, TupeConfig, named
+from tupe.models.config import TupeConfig, named
 from tupe.models.tupe import as_namespace
 from tupe.systems import system_fields
 
@@ -49,13 +49,6 @@ def test_a_given_field_goes_before_the_row_and_the_row_before_the_default(read, 
 def test_flags_of_the_task_keep_their_defaults():
     task = by_arch("seq2seq_t5_tiny", {}).task
     assert (task.max_source_positions, task.max_target_positions) == (1024, 1024)
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_each_name_has_all_fields(name):
-    cfg = OmegaConf.create({"_name": name})
-    ARCH_CONFIG_REGISTRY[name](cfg)
-    assert dict(cfg) == vars(as_namespace(named(name)))
 
 
 def test_empty_fields_are_those_of_a_pretrained_checkpoint(tmp_path):

@@ -17,7 +17,7 @@ CLASSES = ("--arch", "tupe_tiny", "--max-positions", 48, "--num-classes", 2, "--
 
 #: For each task, the fixture of its data and the flags of a run with at least two updates an epoch.
 RUNS = {
-    "masked_lm": ("corpus", *MASKED),
+    "masked_lm": ("shards", *MASKED, "--batch-size", 20),
     "tupe_multilingual_masked_lm": ("many_languages", *MASKED, "--task", "tupe_multilingual_masked_lm",
                                     "--tokens-per-sample", 9),
     "sentence_prediction": ("cola", *CLASSES, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),
@@ -31,6 +31,14 @@ RUNS = {
 
 #: Runs that are also resumed where the order of the epoch cannot yet be wrong: one of a task of fairseq's, one of ours.
 FIRST_EPOCH = ("masked_lm", "tupe_question_answering")
+
+
+@pytest.fixture
+def shards(corpus, tmp_path):
+    (tmp_path / "second").mkdir()
+    for end in ("bin", "idx"):
+        (tmp_path / f"second/train.{end}").symlink_to(corpus / f"valid.{end}")
+    return f"{corpus}:{tmp_path / 'second'}"
 
 
 @pytest.fixture(scope="module")

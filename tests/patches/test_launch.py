@@ -7,7 +7,7 @@ import torch
 from fairseq.dataclass.configs import DistributedTrainingConfig
 from omegaconf import OmegaConf
 
-from tests.commands import ROOT, hydra_command, run, train_log
+from tests.commands import ROOT
 from tupe.patches import launch
 from tupe.util import UserError
 
@@ -63,16 +63,6 @@ def test_one_process_is_left_alone(environment, configured):
 def test_nobody_would_start_the_processes_without_gpus(size, method, configured):
     with pytest.raises(UserError, match=rf"A world size of {size} .*torchrun --nproc-per-node {size}"):
         configured(0, distributed_world_size=size, distributed_init_method=method)
-
-
-def test_bare_torchrun_under_hydra(corpus, tmp_path):
-    """The callback of configs/ imports the plugin in time to connect the processes."""
-    command = hydra_command(
-        corpus, tmp_path, "model._name=tupe_tiny", "+model.encoder_layers=1", "optimization.max_update=5"
-    )
-    done = run("torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", *command)
-    records = train_log((tmp_path / "hydra_train.log").read_text())["train_inner"]
-    assert max(int(record["bsz"]) for record in records) == 2 * 8, done.stderr[-2000:]  # one update of both
 
 
 def begin(user_dir):

@@ -115,7 +115,6 @@ def test_the_mask_decoder_of_a_deberta_is_left_behind(saved, tmp_path):
     [
         ("deberta-v2", {**V3, "conv_kernel_size": 3}),
         ("deberta-v2", {**V3, "pos_att_type": "p2c"}),
-        ("bert", {"is_decoder": True}),
         ("roberta", {"hidden_act": "relu"}),  # the language-model head has gelu
     ],
 )

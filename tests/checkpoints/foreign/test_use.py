@@ -111,6 +111,9 @@ def test_vectors_of_sentences(mode, normalize, saved, tmp_path):
     assert main(["export-onnx", str(exported)]) == 0
     session = onnxruntime.InferenceSession(str(exported / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["last_hidden_state", "sentence_embedding"]
+    batch = again.tokenizer(LINES, padding=True, truncation=True, max_length=20, return_tensors="np")
+    found = session.run(["sentence_embedding"], {name: batch[name] for name in ("input_ids", "attention_mask")})[0]
+    assert abs(found - wanted).max() < 1e-5 * abs(wanted).max()
 
 
 def test_a_mask_filled_with_words_and_parts_of_words(saved, tmp_path):
