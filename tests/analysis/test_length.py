@@ -97,7 +97,7 @@ def test_centred_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text)
 
 @pytest.mark.parametrize("name", ["rope_tiny", "tupe_a_rope_tiny", "linformer_tiny", "rope_modern_tiny"])
 def test_a_window(tmp_path, text, name):
-    """It is half the length of training; Linformer and ModernBERT get none, and a table has no more positions."""
+    """The window is half the training length, and models that are a Linformer or have a window get none."""
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=32, name=name)
     text(700)
     found = loss_by_length(path, tmp_path, [32, 64], window=True, masks=1)

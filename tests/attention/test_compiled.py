@@ -19,7 +19,7 @@ CASES = {
 
 
 class NoGpu:
-    """What Triton asks of its driver for an H100."""
+    """A driver of Triton that reports an H100."""
 
     def get_current_target(self):
         from triton.backends.compiler import GPUTarget

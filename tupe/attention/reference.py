@@ -29,7 +29,7 @@ def attention_weights(
     key = at_least_float32(key).contiguous()  # otherwise the product would copy the transpose, which is slower
     logits = (at_least_float32(query) * scale) @ key.transpose(-2, -1)
     if bias is not None:
-        logits = logits + bias if is_transformed() else logits.add_(bias)  # in place, because memory traffic takes time
+        logits = logits + bias if is_transformed() else logits.add_(bias)  # in place saves memory traffic
     if key_padding_mask is not None:
         logits.masked_fill_(key_padding_mask[:, None, None, :], -torch.inf)
     return logits.softmax(-1) if bias is None and key_padding_mask is None else softmax(logits)

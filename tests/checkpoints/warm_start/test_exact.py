@@ -69,6 +69,6 @@ def test_heads_in_another_order(make, tokens):
 
 @pytest.mark.parametrize(("source", "system"), [("t5", "diet_rel"), ("kerple", "fire"), ("deberta", "tupe_r")])
 def test_a_term_of_another_kind_begins_anew(source, system, make):
-    """Its parameters may have the names of the old one's, and its reach is its own."""
+    """Two terms can have parameters of the same name, and each has its own default number of buckets."""
     old = make(f"{source}_tiny", relative_buckets=4)
     assert warm_start(old, target_fields(old, system, [])).encoder.args.relative_buckets == 32
