@@ -122,6 +122,7 @@ PARTS = (*FACTORS, *DISTANCES, "theta", "segment")
         (torch.float32, 2, 1, 20, 40, 1, "none", FACTORS, True),
         (torch.float32, 1, 2, 40, 7, 16, "none", (*DISTANCES, "theta"), False),
         (torch.float32, 2, 2, 17, 17, 16, "all", ("segment",), False),
+        (torch.float32, 2, 1, 40, 7, 16, "right", "heads", True),  # the first queries see no key
         (torch.float16, 2, 1, 40, 40, 16, "right", (*FACTORS, "theta", "segment"), False),
         (torch.bfloat16, 2, 2, 35, 35, 16, "right", PARTS, False),
     ],

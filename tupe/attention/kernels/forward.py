@@ -96,7 +96,7 @@ def forward_kernel(
     highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may start with keys of logit -inf
     end = end_of_keys(padding, keys)
     if CAUSAL:
-        end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
+        end = tl.minimum(end, tl.maximum(first_query + BLOCK_M + (T_k - T_q), 1))
     tl.assume(end > 0)
     for first_key in range(0, end, BLOCK_N):
         k = load_rows(K, k_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)

@@ -139,9 +139,9 @@ def query_gradient_kernel(
                 carried = tl.zeros((BLOCK_N,), tl.float32)
                 tl.debug_barrier()  # this thread then reads other threads' sums of the last sequence
             end = end_of_keys(padding, keys)
-            end = tl.maximum(end, 1)
             if CAUSAL:
                 end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
+            end = tl.maximum(end, 1)
             tl.assume(end > 0)
             for first_key in range(0, end, BLOCK_N):
                 k = load_rows(k_rows, k_strides[2], first_key, end, BLOCK_N, D, BLOCK_D)
