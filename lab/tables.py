@@ -25,6 +25,7 @@ STEPS = (
     ("the products of content with untied positions", "bert_ad", "tupe_a_tie_cls"),
     ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
     ("T5's bias, on added positions", "bert_r", BASELINE),
+    ("all that TUPE-A has", "tupe_a", BASELINE),
     ("a warm-up of 10% instead of 2%, on added positions", "bert_a_warm", BASELINE),
     ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
     ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
@@ -197,8 +198,7 @@ def ablations(results: Results) -> list[str]:
     """Write how much each step between two systems changes the final loss."""
     label, rows, shown = results.design.label, [], {}
     for what, name, without in STEPS:
-        change = results.gains(name, without)
-        if change:
+        if change := results.gains(name, without):
             rows.append((what, f"{label(name)}, {label(without)}", str(len(change)), _interval(change, 3, sign="+")))
             shown |= {name: None, without: None}
     head = ("what is added", "with it, without it", "seeds", "validation loss, bits")
