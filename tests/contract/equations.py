@@ -180,7 +180,7 @@ class Stack:
         """PoPE's products of lengths and of the cosine of the angle between: `(B, H, n, n)`."""
         n, delta = query.shape[-2], self.w["position_bias.phases.delta"][self.sets(layer)]
         theta = self.base(layer) ** (-torch.arange(self.d_h, dtype=torch.float64) / self.d_h)
-        angle = distances(n, n)[:, :, None] * theta + delta.clamp(-2 * math.pi, 0)[:, None, None]  # h i j d
+        angle = distances(n, n)[:, :, None] * theta + delta[:, None, None]  # h i j d
         length = [torch.log1p(x.exp()) for x in (query, key)]
         return torch.einsum("bhid,bhjd,hijd->bhij", *length, angle.cos())
 

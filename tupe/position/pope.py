@@ -1,15 +1,13 @@
 r"""PoPE: content is the length of polar queries and keys, position their angle (Gopalakrishnan et al. 2025).
 
     logit(i, j) = sum_c softplus(q_ic) softplus(k_jc) cos((j - i) theta_c + delta_c) / sqrt(d_h)
-    theta_c = base^(-c/d_h),  c = 0 .. d_h - 1,          delta_c in [-2 pi, 0], learned
+    theta_c = base^(-c/d_h),  c = 0 .. d_h - 1,          delta_c learned
 
 In RoPE the angle between a query and a key depends on their content too. Here it depends only on `j - i`, and there
 are twice as many frequencies. The logit is the real part of a product of complex numbers, which RoPE computes with
 heads twice as wide (`Rotary(2 * head_dim)`): plane `c` of a query is `(softplus(q_c), 0)` before the rotation, and of a
 key `softplus(k_c) (cos delta_c, sin delta_c)`.
 """
-
-import math
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +19,9 @@ from tupe.position.precision import at_least_float32
 class Phases(nn.Module):
     """The learned `delta`, `(H, d_h)`, which starts at zero.
 
-    The paper starts at zero or at uniform values, and finds zero better on inputs longer than those of training.
+    The paper starts at zero or at uniform values, and finds zero better on inputs longer than those of training. It
+    also clamps `delta` to [-2 pi, 0], which leaves every angle but has no gradient above zero: with the clamp, all
+    phases of an encoder that started at zero soon stayed there, where left and right are the same.
     """
 
     def __init__(self, num_heads: int, head_dim: int) -> None:
@@ -30,8 +30,7 @@ class Phases(nn.Module):
         self.delta = nn.Parameter(torch.zeros(num_heads, head_dim))
 
     def forward(self) -> Tensor:
-        """Return `delta`, clamped as in the paper, `(H, d_h)`."""
-        return self.delta.clamp(-2 * math.pi, 0.0)
+        return self.delta
 
 
 def polar(both: Tensor, phase: Tensor) -> Tensor:
