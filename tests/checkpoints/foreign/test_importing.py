@@ -37,7 +37,7 @@ CASES += [("deberta-v2", V3), ("deberta-v2", {**V3, "position_buckets": -1}), ("
 CASES += [("deberta-v2", {**V3, "position_biased_input": True, "type_vocab_size": 2})]
 CASES += [("deberta-v2", {**V3, "max_relative_positions": -1, "type_vocab_size": 2, "layer_norm_eps": 1e-3})]
 MODERN = {"local_attention": 8, "num_hidden_layers": 5, "global_attn_every_n_layers": 2, "local_rope_theta": 50.0}
-CASES += [("modernbert", {**MODERN, "norm_eps": 1e-3})]
+CASES += [("modernbert", {**MODERN, "norm_eps": 1e-3, "mlp_dropout": 0.3})]
 MNLI = dict(enumerate(["ENTAILMENT", "neutral", "contradiction"]))
 CLASSES = {"id2label": MNLI, "label2id": {name: number for number, name in MNLI.items()}}
 TOKENS = torch.tensor([[0, 9, 8, 7, 2]])
@@ -69,8 +69,8 @@ def test_features_of_a_pair_of_texts(kind, fields, saved, tmp_path):
         assert inputs["token_type_ids"].tolist() == batch.get("token_type_ids", inputs["token_type_ids"]).tolist()
     close(hub.extract_features(tokens), original.base_model(**inputs).last_hidden_state)
     close(hub.model(tokens[None])[0], original(**inputs).logits[..., rows])
-    assert hub.model.args.max_positions == POSITIONS
-    assert bool(hub.model.args.untie_weights_roberta) == (fields == UNTIED)
+    got = (hub.model.args.max_positions, hub.model.args.activation_dropout, hub.model.args.untie_weights_roberta)
+    assert got == (POSITIONS, fields.get("mlp_dropout", 0), fields == UNTIED)
 
 
 @pytest.mark.parametrize(("kind", "head"), [("bert", ""), ("roberta", ""), ("electra", "ForPreTraining")])

@@ -104,7 +104,7 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
         "encoder_ffn_embed_dim": first("intermediate_size", "hidden_dim"),
         "activation_fn": _ACTIVATIONS.get(activation, activation),
         "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
-        "dropout": first("hidden_dropout_prob", "dropout", "mlp_dropout"),
+        "dropout": first("hidden_dropout_prob", "dropout", "embedding_dropout"),
         "attention_dropout": first("attention_probs_dropout_prob", "attention_dropout"),
         "layer_norm_eps": 1e-12 if kind == "distilbert" else first("norm_eps", "layer_norm_eps"),
         "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else config.max_position_embeddings,
@@ -116,6 +116,7 @@ def _fields(config: Any, weights: dict[str, Tensor]) -> dict[str, Any]:
         everywhere = [*config.layer_types, "full_attention"]  # a model may have no second layer that attends to all
         fields |= {
             **MODERN,
+            "activation_dropout": config.mlp_dropout,
             "absolute": "none",
             "rotary_dims": -1,
             "rotary_base": by_type["full_attention"],
