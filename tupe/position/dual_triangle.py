@@ -6,9 +6,9 @@ r"""Dual Triangle Attention: half of the heads see the past, the others the futu
 The paper halves the columns of the queries, keys and values of each head. One half sees a lower triangle, the other an
 upper triangle, and each has its own softmax, scaled by the root of its width. That is attention with twice the
 heads, each of half the width, under these masks, so `dual_triangle_base` has 24 heads of 32 columns. The term has no
-parameters: the number of keys that a query sees shows its position. The paper's RoPE rotates whole heads before it
-halves them; `rotary_dims` rotates each half, so that its product depends on the distance. Kernels that skip hidden
-blocks would save half of the products; here all of them are computed.
+parameters: the number of keys that a query sees shows its position, except in windows, where only the ends differ.
+The paper's RoPE rotates whole heads before it halves them; `rotary_dims` rotates each half with all angles. Kernels
+that skip hidden blocks would save half of the products; here all of them are computed.
 """
 
 import torch
