@@ -113,15 +113,15 @@ def test_a_finished_run_stays(here, training, capsys):
 def test_the_validation_of_a_checkpoint(tmp_path):
     """Not a better one that fairseq did not save; of an update that is there twice, the last; no half of a record."""
     log = tmp_path / "hydra_train.log"
-    killed = record(3, 30, mcc=99.0)[:90]
     log.write_text(
         record(1, 10, mcc=61.0, loss="inf") + record(1, 10, "valid1", mcc=1.0)
         + record(2, 20, mcc=1.0) + record(2, 20, mcc=60.0, loss="nan") + record(2, 20, "valid1", mcc=2.0)
-        + killed + record(3, 30, mcc=59.0)
+        + record(3, 30, mcc=99.0)[:90] + record(3, 30, mcc=59.0)
     )  # fmt: skip
-    cfg = {"checkpoint": {"best_checkpoint_metric": "mcc"}, "optimization": {"lr": [2e-5]}, "common": {"seed": 3}}
+    best = {"best_checkpoint_metric": "mcc", "maximize_best_checkpoint_metric": False}  # so the score is negative
+    cfg = {"checkpoint": best, "optimization": {"lr": [2e-5]}, "common": {"seed": 3}}
     found = validation(log, 20, "CoLA", OmegaConf.create(cfg))
-    assert (found.score, found.epoch, found.lr, found.seed, found.metric) == (60.0, 2, 2e-5, 3, "mcc")
+    assert (found.score, found.epoch, found.lr, found.seed, found.metric) == (-60.0, 2, 2e-5, 3, "mcc")
     assert found.metrics["valid"]["loss"] is None and found.metrics["valid1"]["mcc"] == 2.0
 
 

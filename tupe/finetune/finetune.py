@@ -116,4 +116,5 @@ def validation(log: Path, updates: int, task: str, cfg: DictConfig) -> Result:
         if record["num_updates"] == updates:
             found[subset] = {name: value if math.isfinite(value) else None for name, value in record.items()}
     score, epoch = (found["valid"][name] for name in (metric, "epoch"))
+    score = score if cfg.checkpoint.maximize_best_checkpoint_metric else -score
     return Result(score, found, task, metric, int(epoch), float(cfg.optimization.lr[0]), cfg.common.seed)

@@ -31,7 +31,7 @@ class Run(NamedTuple):
 class Result(NamedTuple):
     """The content of `result.json`."""
 
-    score: float  # the best checkpoint's, in percent
+    score: float  # the best checkpoint's, in percent; negative if lower is better
     metrics: dict[str, dict[str, float | None]]  # its metrics by development set or test set, `XQuAD/test-de`
     task: str = ""
     metric: str = ""  # the metric of `score`
