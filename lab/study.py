@@ -247,12 +247,12 @@ class Study:
                         alone = "cost" in {run.part, *(other.part for other in active.values())}
                         if ready and len(active) < (1 if alone else jobs):
                             active[pool.submit(self.perform, run)] = run
+                            print(f"begun: {run}, log: {self.folder(run) / _LOG}", file=sys.stderr, flush=True)
                     if not active:
                         break
                     for future in wait(active, return_when=FIRST_COMPLETED).done:
                         run, error = active.pop(future), future.exception()
-                        if error is not None:
-                            self.failed.add(run)
+                        self.failed |= {run} if error else set()
                         print(f"failed: {run}: {error}" if error else f"done: {run}", file=sys.stderr, flush=True)
             finally:
                 self._stopping = True

@@ -7,6 +7,7 @@ SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all proc
 import functools
 import logging
 import math
+import os
 import signal
 import threading
 import time
@@ -20,7 +21,6 @@ from fairseq.trainer import Trainer
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-
 
 _received: list[int] = []
 _before: dict[int, Any] = {}
@@ -38,6 +38,7 @@ def listen() -> None:
 def _receive(number: int, frame: Any) -> None:
     if number == signal.SIGINT and _received:
         signal.default_int_handler(number, frame)
+    os.write(2, f"{signal.Signals(number).name}: the run ends after this update\n".encode())  # logging may be in use
     _received.append(number)
 
 
