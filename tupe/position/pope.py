@@ -30,7 +30,8 @@ class Phases(nn.Module):
         self.delta = nn.Parameter(torch.zeros(num_heads, head_dim))
 
     def forward(self) -> Tensor:
-        return self.delta
+        """Return the cosines and the sines of `delta`, `(H, 2 d_h)`."""
+        return torch.cat((self.delta.cos(), self.delta.sin()), -1)
 
 
 def polar(both: Tensor, phase: Tensor) -> Tensor:
@@ -38,12 +39,13 @@ def polar(both: Tensor, phase: Tensor) -> Tensor:
 
     Args:
         both: `(..., 2 H, d_h)`, the queries and then the keys.
-        phase: the output of `Phases`, `(H, d_h)`, or `(1, d_h)` for all heads.
+        phase: the output of `Phases`, `(H, 2 d_h)`, or `(1, 2 d_h)` for all heads.
 
     Returns:
         `(..., 2 H, 2 d_h)`.
     """
     query, key = F.softplus(at_least_float32(both)).chunk(2, -2)
-    first = torch.cat((query, key * phase.cos()), -2)
-    second = torch.cat((torch.zeros_like(query), key * phase.sin()), -2)
+    cos, sin = phase.chunk(2, -1)
+    first = torch.cat((query, key * cos), -2)
+    second = torch.cat((torch.zeros_like(query), key * sin), -2)
     return torch.cat((first, second), -1)

@@ -33,7 +33,7 @@ class Terms(NamedTuple):
         segment: `(H, 2, 2)`, DIET's `E_S`.
         segments: `s`, `(B, n)`, bool, true in segment 1; for the dense `bias` also `(1, 1)`, one for all tokens.
         rotation: `(2, n, r)`, the rotation `R` of queries and keys; see `rotate`.
-        phase: `(H, d_h)`, angles of the keys before their rotation (PoPE); see `polar`.
+        phase: `(H, 2 d_h)`, turns the keys before their rotation (PoPE); see `polar`.
         content_query, content_key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected content (BERT-A^d).
         distances: `(2 n + 1, d)`, vectors of the distances `-n .. n`, which each layer projects (DeBERTa).
     """
