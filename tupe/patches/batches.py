@@ -50,7 +50,7 @@ def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_in
         used = sum(int(np.sum(dataset.size(index))) for index in kept)
         logger.warning(
             f"{1 - used / total:.2%} of the tokens are never used: {len(indices) - len(kept):,} of {len(indices):,} "
-            f"sequences exceed max_positions={max_positions}. Raise it and tokens_per_sample, or set sample_break_mode."
+            f"sequences exceed max_positions={max_positions}. Raise tokens_per_sample, or set sample_break_mode=none."
         )
     return kept
 
