@@ -8,7 +8,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.data.conftest import prepare_made
 from tupe.analysis.text import read_tokens
-from tupe.patches.checkpoints import dictionary_sha256, read_dictionary
+from tupe.patches.checkpoints import read_dictionary, symbols_sha256
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def encoder(corpus):
     """The parts of a model that `read_tokens` reads: name, checksum of the dictionary, number of symbols."""
     dictionary = read_dictionary(corpus / "dict.txt")
     stack = SimpleNamespace(embed_tokens=torch.nn.Embedding(len(dictionary), 1))
-    args = SimpleNamespace(dictionary_sha256=dictionary_sha256(dictionary), max_positions=32)
+    args = SimpleNamespace(dictionary_sha256=symbols_sha256(dictionary.symbols), max_positions=32)
     return SimpleNamespace(shown_as="TUPE-A", args=args, sentence_encoder=stack)
 
 

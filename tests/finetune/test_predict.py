@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from tests.commands import run
 from tests.samples import HEAD, WORDS, dictionary_of, write_dictionary, write_model
@@ -37,7 +36,7 @@ def fine_tune(path, data, num_classes, **fields):
     """A checkpoint as fine-tuning leaves it, of a model that nothing was taught, and its dictionary."""
     of_task = {"regression_target": num_classes == 1, "label_scale": fields.pop("label_scale", None)}
     if num_classes > 1:
-        of_task["labels_sha256"] = labels_sha256(Dictionary.load(str(data / "label/dict.txt")))
+        of_task["labels_sha256"] = labels_sha256(data)
     # as initialised, it would say nearly the same of every sentence
     return write_model(path, data, num_classes, std=0.3, of_task=of_task, **fields), dictionary_of(*WORDS)
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 from fairseq import checkpoint_utils
-from fairseq_cli.train import cli_main
+from fairseq_cli.train import cli_main, should_stop_early
 
 import tupe.models  # noqa: F401  registers everything, as --user-dir does
 
@@ -17,7 +17,8 @@ def trainer(corpus, patch):
             "--no-epoch-checkpoints", "--cpu", "--save-dir", folder, *flags,
         ]  # fmt: skip
         patch.setattr(sys, "argv", [str(part) for part in command])
-        vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier run in this process
+        for counts in (checkpoint_utils.save_checkpoint, should_stop_early):
+            vars(counts).clear()  # of an earlier run in this process
         cli_main()
 
     return train

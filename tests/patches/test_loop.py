@@ -83,8 +83,8 @@ def test_a_signal_between_two_epochs(train, tmp_path, monkeypatch):
     assert not loop._received
 
 
-class Killed(BaseException):
-    pass
+def kill():
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -132,36 +132,33 @@ def test_a_validation_that_a_signal_ends_is_done_by_the_next_start(flags, update
 
 
 @pytest.mark.parametrize("patience", [0, 1])
-def test_the_schedule_hears_of_the_epoch_that_ended_before_the_run_goes_on(patience, train, tmp_path, monkeypatch):
+def test_the_schedule_hears_of_the_epoch_that_ended_before_the_run_goes_on(patience, train, after, tmp_path):
     """No epoch is much better than the first, so the rate falls after the second and the third, or after that alone."""
     flags = ("--lr-scheduler", "reduce_lr_on_plateau", "--lr-shrink", 0.1, "--lr-threshold", 0.9,
              "--lr-patience", patience, "--max-update", 100, "--max-epoch", 4, "--batch-size", 120)  # fmt: skip
-    train_step, calls, rates = Trainer.train_step, [], []
-
-    def step(self, *args, **kwargs):
-        calls.append(self.get_num_updates())
-        rates.append(self.get_lr())
-        if calls in killed:
-            raise Killed
-        return train_step(self, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "train_step", step)
-    killed = []
     train(tmp_path / "whole", *flags)
-    whole, first = list(rates), len(calls) // 4
-    assert len(set(whole)) == 3 - patience
+    whole = last(tmp_path / "whole")
+    assert whole["last_optimizer_state"]["param_groups"][0]["lr"] == pytest.approx(0.001 * 0.1 ** (2 - patience))
     for epoch in (1, 2, 3):
-        calls.clear()
-        killed[:] = [[*range(first * (epoch - 1), first * epoch + 1)]]
-        with pytest.raises(Killed):
+        after(updates(tmp_path / "whole") // 4 * epoch + 1, kill)
+        with pytest.raises(KeyboardInterrupt):
             train(tmp_path, *flags)
-    rates.clear()
     train(tmp_path, *flags)
-    assert rates == whole[3 * first :]
-    schedules = [
-        last(folder)["optimizer_history"][-1]["lr_scheduler_state"] for folder in (tmp_path, tmp_path / "whole")
-    ]
-    assert schedules[0]["best"] == schedules[1]["best"]
+    torch.testing.assert_close(last(tmp_path)["model"], whole["model"], rtol=0, atol=0)
+
+
+def test_patience_counts_on(train, after, tmp_path):
+    """Nothing is learnt, so no validation is better than the first."""
+    flags = ("--lr", 0, "--patience", 3, "--max-update", 100, "--batch-size", 120)
+    train(tmp_path / "whole", *flags)
+    whole = updates(tmp_path / "whole")
+    for update in (whole // 2 + 1, whole - 1):  # in the third of four epochs, and in the last
+        after(update, lambda: receive(signal.SIGTERM))
+        with pytest.raises(SystemExit):
+            train(tmp_path, *flags)
+    for _ in range(2):  # the second has nothing to do
+        train(tmp_path, *flags)
+        assert updates(tmp_path) == whole
 
 
 def test_minutes(train, after, tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask, setup_task
 from omegaconf import OmegaConf
 from torch import Tensor, nn
@@ -53,9 +52,9 @@ class Checkpoint:
             UserError: `data` has other dictionaries or classes, or the file lacks a head, which would be random.
         """
         task = setup_task(OmegaConf.create({**self.task, "data": str(data)}), from_checkpoint=True)
-        trained, beside = trained_with(self.state["cfg"]), self.path.with_name("label") / "dict.txt"
-        if trained.get("labels_sha256") is None and beside.is_file():
-            trained["labels_sha256"] = labels_sha256(Dictionary.load(str(beside)))
+        trained, beside = trained_with(self.state["cfg"]), self.path.parent
+        if trained.get("labels_sha256") is None and (beside / "label/dict.txt").is_file():
+            trained["labels_sha256"] = labels_sha256(beside)
         refuse_mixed(trained, task, self.path)
         model = task.build_model(OmegaConf.create(vars(self.config)), from_checkpoint=True)
         if not has_lm_head(self.weights):

@@ -58,7 +58,7 @@ def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_in
 def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):
     """Set the sample size and the log of a dummy batch to zero; fairseq ignores only its gradient."""
     loss, size, log = _train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad, **kwargs)
-    return (loss, _zero(size), _zeros(log)) if ignore_grad else (loss, size, log)
+    return (loss, _zero(size), _zero(log)) if ignore_grad else (loss, size, log)
 
 
 def valid_step(self, sample, model, criterion, **kwargs):
@@ -69,18 +69,14 @@ def valid_step(self, sample, model, criterion, **kwargs):
     if sample:
         self.validated_last = sample
         return _valid_step(self, sample, model, criterion, **kwargs)
-    loss, size, log = _valid_step(self, self.validated_last, model, criterion, **kwargs)
-    return _zero(loss), _zero(size), _zeros(log)
+    return tuple(map(_zero, _valid_step(self, self.validated_last, model, criterion, **kwargs)))
 
 
 def _zero(value):
-    """Return a zero of the type of a tensor or number."""
+    """Return zeros instead of a tensor, a number, or those of a log, so that the batch does not count."""
+    if isinstance(value, dict):
+        return {key: _zero(part) for key, part in value.items()}
     return torch.zeros_like(value) if torch.is_tensor(value) else type(value)(0)
-
-
-def _zeros(log: dict) -> dict:
-    """Return the log with zeros, so that the batch does not count."""
-    return {key: _zero(value) for key, value in log.items()}
 
 
 def regular_dataset(self, *datasets):

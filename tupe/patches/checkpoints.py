@@ -88,37 +88,29 @@ def special_symbols(dictionary: Dictionary) -> list[bool]:
     return [i < dictionary.nspecial or not is_piece(symbol) for i, symbol in enumerate(dictionary.symbols)]
 
 
-def dictionary_sha256(dictionary: Dictionary) -> str:
-    """Return the checksum of the symbols in order, special ones and `<mask>` included (all tasks add the same)."""
-    return symbols_sha256(dictionary.symbols)
-
-
-def labels_sha256(labels: Dictionary) -> str:
-    """Return the checksum of a task's classes in their order, without the symbols that fairseq adds."""
+def labels_sha256(data: Path) -> str:
+    """Return the checksum of the classes in `data/label/dict.txt` in their order, or `none` for a regression."""
+    if not (path := data / "label/dict.txt").is_file():
+        return "none"
+    labels = Dictionary.load(str(path))
     return symbols_sha256([label for label in labels.symbols[labels.nspecial :] if label != MASK])
 
 
 def symbols_sha256(symbols: list[str]) -> str:
-    """Return the SHA-256 of symbols in their order."""
+    """Return the SHA-256 of symbols in order; of a dictionary, special ones and `<mask>` included."""
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
 #: Facts in a checkpoint that give a model's outputs their meaning: name -> the fact of a task, and its description.
 FACTS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "dictionary_sha256": (lambda task: dictionary_sha256(task.source_dictionary), "dictionary"),
-    "target_dictionary_sha256": (lambda task: dictionary_sha256(task.target_dictionary), "dictionary"),
+    "dictionary_sha256": (lambda task: symbols_sha256(task.source_dictionary.symbols), "dictionary"),
+    "target_dictionary_sha256": (lambda task: symbols_sha256(task.target_dictionary.symbols), "dictionary"),
     "symbols": (lambda task: len(task.source_dictionary), "dictionary"),
-    "labels_sha256": (lambda task: _labels(Path(task.cfg.data)), "order or set of labels"),
+    "labels_sha256": (lambda task: labels_sha256(Path(task.cfg.data)), "order or set of labels"),
     "source_lang": (lambda task: getattr(task.cfg, "source_lang", None), "source language"),
     "target_lang": (lambda task: getattr(task.cfg, "target_lang", None), "target language"),
     "examples": (lambda task: training_file(task.cfg.data), "task"),
 }
-
-
-def _labels(data: Path) -> str:
-    """Return the checksum of the classes of a prepared task, or `none` for a regression."""
-    path = data / "label/dict.txt"
-    return labels_sha256(Dictionary.load(str(path))) if path.is_file() else "none"
 
 
 def record_facts(cfg: Any, task: Any) -> None:

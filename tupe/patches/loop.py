@@ -80,21 +80,24 @@ def save_or_stop(trainer: Trainer) -> None:
 def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
     """Make up for what a killed run missed after it saved: the validation, and the end of its epoch.
 
-    Without the validation the best checkpoint would be an earlier one, or missing.
+    Without the validation the best checkpoint would be an earlier one, or missing. `checkpoint.patience` counts on.
     fairseq steps the schedule of an epoch after it has saved, so the schedule of a resumed run would miss the epoch.
 
     `state` is the `extra_state` of the checkpoint that the run resumes from.
     """
-    from fairseq_cli.train import validate
+    from fairseq_cli.train import should_stop_early, validate
 
     cfg, place, loss = trainer.cfg, state["train_iterator"], state.get("val_loss")
     ended = place.get("iterations_in_epoch") == 0  # an old checkpoint may lack it
     epoch = place["epoch"] - ended
+    if trainer.get_num_updates() and not cfg.checkpoint.reset_meters:
+        vars(should_stop_early).update(state.get("early_stop", {}))
 
     if validation_due(trainer, state):
         logger.info("the validation at which the run was interrupted")
         then = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: ended, state_dict=lambda: dict(place))
         loss = validate(cfg, trainer, trainer.task, then, cfg.dataset.valid_subset.split(","))[0]
+        should_stop_early(cfg, loss)
         checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, then, loss)
 
     goes_on = trainer.get_num_updates() and not (cfg.checkpoint.reset_dataloader or cfg.checkpoint.reset_lr_scheduler)
@@ -130,8 +133,9 @@ def patch_loop() -> None:
 
     def train(cfg, trainer, task, epoch_itr):
         """Train nothing after the last update: fairseq would make one more and overwrite the checkpoint."""
-        if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
-            logger.info(f"nothing to do: {trainer.get_num_updates()} of {cfg.optimization.max_update} updates are done")
+        updates, without_gain = trainer.get_num_updates(), vars(loop.should_stop_early).get("num_runs", 0)
+        if 0 < cfg.optimization.max_update <= updates or 0 < cfg.checkpoint.patience <= without_gain:
+            logger.info(f"nothing to do: the run ended after update {updates}")
             return [None], True
         listen()
         goes_on = False

@@ -81,6 +81,14 @@ class TupeTrainer(Trainer):
         self.begin = functools.partial(loop.finish_interrupted, self, state) if state else None
         return state
 
+    def state_dict(self):
+        """Add for how many validations the score has not improved: fairseq counts them from 0 again."""
+        from fairseq_cli.train import should_stop_early
+
+        state = super().state_dict()
+        state["extra_state"]["early_stop"] = dict(vars(should_stop_early))
+        return state
+
     def lr_step(self, epoch, *args, **kwargs):
         """Start a run where fairseq steps its schedule for the first time: last, before the loop over the epochs."""
         rate = super().lr_step(epoch, *args, **kwargs)

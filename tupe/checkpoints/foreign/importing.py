@@ -24,7 +24,7 @@ from tupe.data.tokenizers import FILLER, JSON, MODEL, without_spaces, write_dict
 from tupe.models.config import named
 from tupe.models.pooling import MODULES, copy_pooling, read_pooling
 from tupe.models.tupe import TupeModel
-from tupe.patches.checkpoints import dictionary_sha256, read_dictionary
+from tupe.patches.checkpoints import read_dictionary, symbols_sha256
 from tupe.util import atomic, check_new, read_json, sha256
 
 CHECKPOINT = "checkpoint.pt"
@@ -133,7 +133,7 @@ def fairseq_folder(folder: Path) -> bool:
 
 def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None) -> TupeModel:
     """Build the model, and load its weights and those of the head called `head_name`."""
-    config = named(foreign.name, **foreign.fields, dictionary_sha256=dictionary_sha256(dictionary))
+    config = named(foreign.name, **foreign.fields, dictionary_sha256=symbols_sha256(dictionary.symbols))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
     state = dict(foreign.weights)
     if head_name is not None:
