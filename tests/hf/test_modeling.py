@@ -167,20 +167,23 @@ def test_what_is_not_computed_is_refused(field):
 
 
 @pytest.mark.parametrize("relative", ["alibi", "kerple", "fire"])
-def test_new_models_start_as_fairseqs(relative):
-    """Though Transformers draws parameters after it has built them."""
+def test_new_models_and_terms_start_as_fairseqs(relative, tmp_path):
+    """Though Transformers draws parameters after it has built them, and those that a file lacks without values."""
     torch.manual_seed(0)
     small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 16}
-    config = ours.TupeConfig(relative=relative, relative_sides="learned", max_position_embeddings=128, **small)
-    term = ours.TupeModel(config).position_bias.relative
+    fields = {"relative": relative, "relative_sides": "learned"}
+    ours.TupeForMaskedLM(ours.TupeConfig(**small, relative="none")).save_pretrained(tmp_path)
+    loaded = ours.TupeForMaskedLM.from_pretrained(tmp_path, **fields).tupe
     started = {
         "alibi": position.AlibiRelative(4, relative_sides="learned"),
         "kerple": position.KerpleRelative(4),
-        "fire": position.FireRelative(4, 128),
+        "fire": position.FireRelative(4, 512),
     }[relative]
-    for (name, parameter), wanted in zip(term.named_parameters(), started.parameters(), strict=True):
-        assert parameter.shape == wanted.shape
-        if relative == "alibi" or parameter.numel() == 1:
-            torch.testing.assert_close(parameter, wanted)
-        else:
-            assert parameter.std() > 0.3 * wanted.std() > 0, name
+    for model in (ours.TupeModel(ours.TupeConfig(**small, **fields)), loaded):
+        term = model.position_bias.relative
+        for (name, parameter), wanted in zip(term.named_parameters(), started.parameters(), strict=True):
+            assert parameter.shape == wanted.shape
+            if relative == "alibi" or parameter.numel() == 1:
+                torch.testing.assert_close(parameter, wanted)
+            else:
+                assert parameter.std() > 0.3 * wanted.std() > 0, name

@@ -50,13 +50,13 @@ class TupePreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        known = isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm))
-        if self.base_model.without_values and not known:  # else the constructor has drawn them
-            for parameter in module.parameters(recurse=False):
-                initialization.normal_(parameter, std=self.config.initializer_range)
+    def initialize_weights(self) -> None:
+        """Draw what a checkpoint lacks as a new model does: `from_pretrained` loses the values of constructors."""
+        super().initialize_weights()
+        base = self.base_model
+        if base.without_values and not all(p.is_meta or hasattr(p, "_is_hf_initialized") for p in base.parameters()):
+            for parameter, drawn in zip(base.parameters(), type(base)(self.config).parameters()):
+                initialization.copy_(parameter, drawn)
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also write this package's code, or if the model runs an exported copy of it, the `LICENSE`."""
