@@ -52,6 +52,11 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
     same(generate([ours], source, beam=5), generate([theirs], source, beam=5))
 
 
+def test_learned_positions_start_as_fairseqs(task):
+    table = Seq2SeqModel.build_model(named("seq2seq_learned_tiny"), task).encoder.stack.input_positions.weight
+    assert table.std().item() == pytest.approx(table.shape[1] ** -0.5, rel=0.1)
+
+
 @pytest.mark.parametrize("field", [{"reset": "paper"}, {"segment": "per_head"}, {"relative": "deberta"}])
 def test_terms_of_an_encoder_are_not_choices(field, task):
     with pytest.raises(ValidationError, match="Invalid value"):
