@@ -86,7 +86,8 @@ def lines(training: Training) -> Iterator[str]:
 
     accumulated = cfg.optimization.update_freq[0]
     batch = world * each * accumulated
-    yield f"{world} processes{' on the CPU' * cfg.common.cpu} x {each:,} x {accumulated} accumulated = {batch:,} {unit}"
+    processes = f"{world} process{'es' * (world > 1)}{' on the CPU' * cfg.common.cpu}"
+    yield f"{processes} x {each:,} x {accumulated} accumulated = {batch:,} {unit}"
     most, epochs = cfg.optimization.max_update or math.inf, cfg.optimization.max_epoch or math.inf
     epoch = max(1, math.ceil(tokens / len(folders) / (batch * width)))  # fairseq reads one folder per epoch
     updates = min(most, epochs * epoch)
