@@ -110,7 +110,7 @@ def test_training_goes_on(rule, run, train, tmp_path):
     assert main(["convert", "positions", str(short), "24", str(long), "--rule", rule]) == 0
     before, after = (torch.load(path, weights_only=True) for path in (short, long))
     changed = [name for name, tensor in before["model"].items() if after["model"][name].shape != tensor.shape]
-    assert changed
+    assert changed and before["cfg"]["task"] == after["cfg"]["task"]  # the length that it was trained on
     assert all(torch.equal(t, after["model"][name]) for name, t in before["model"].items() if name not in changed)
     train(tmp_path, *flags, "--tokens-per-sample", 24, "--finetune-from-model", long, arch=arch)
     trained = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)

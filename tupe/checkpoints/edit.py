@@ -147,8 +147,9 @@ def extend_positions(
                 distances = prefix.endswith("position_bias.relative")
                 longer[name] = extend(longer[name], old, number, axes, centred if distances else None, rule)
                 lines.append(f"  {name} {[*longer[name].shape]}")
-    lengths = dict.fromkeys({"tokens_per_sample", "max_positions"} & {*opened.task}, number)
-    of_task = {**opened.task, **lengths}, opened.state["cfg"].get("criterion")
+    # `tokens_per_sample` stays that of training
+    task = {**opened.task, **dict.fromkeys({"max_positions"} & {*opened.task}, number)}
+    of_task = task, opened.state["cfg"].get("criterion")
     write_weights(out, {**config, "max_positions": number}, longer, *of_task, opened.updates)
     lines = lines or ["  no parameter has a row per position: the relative terms extend as they are"]
     lines.append(f"continue training: tupe pretrain DATA --config continue --init-from {out}")
