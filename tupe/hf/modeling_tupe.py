@@ -108,7 +108,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
                 `<pad>`.
             token_type_ids: `(B, n)`, segments 0 and 1; from the separators by default.
             inputs_embeds: `(B, n, d)`, instead of `input_ids`; all tokens are then segment 0 by default.
-            output_hidden_states: also return the input of the first layer and the output of each.
+            output_hidden_states: also return the input of the first layer and the output of each, the last one normed.
 
         Raises:
             ValueError: if a sequence is too long, and on the CPU for padding on the left.
@@ -135,7 +135,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         x = (given if input_ids is None else self.embed_tokens(given)).to(self.embed_tokens.weight.dtype)
         self.checkpoint_activations = self.gradient_checkpointing
         x, states = self.run(self.embed(x, tokens, segments), tokens, self.terms(hidden.shape[1], segments), keep)
-        return BaseModelOutput(last_hidden_state=tokens.pad(x), hidden_states=None if states is None else tuple(states))
+        return BaseModelOutput(x := tokens.pad(x), states and (*states[:-1], x))
 
 
 class TupeForTask(TupePreTrainedModel):
