@@ -127,7 +127,7 @@ _NAMED: dict[str, tuple[str, Fields]] = {
     "diet_abs_lin": ("DIET-ABS^LIN", _system("low_rank", "none", segment="input", position_rank=64, linformer_k=32)),
     "alibi": ("ALiBi, symmetric", _system("none", "alibi", segment="input", relative_sides="symmetric")),
     "alibi_learned": ("ALiBi, learned slopes", _system("none", "alibi", segment="input", relative_sides="learned")),
-    "bialibi": ("ALiBi, learned slopes and reset", _system("none", "alibi", "paper", segment="input", relative_sides="learned")),
+    "bialibi": ("ALiBi with reset", _system("none", "alibi", "paper", segment="input", relative_sides="learned")),
     "kerple": ("KERPLE-log", _system("none", "kerple", segment="input")),
     "fire": ("FIRE", _system("none", "fire", segment="input")),
     "tupe_a_kerple": ("TUPE-A with KERPLE-log", _system("untied", "kerple", "paper")),

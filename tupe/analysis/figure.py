@@ -139,6 +139,6 @@ def _heat_map(square, values: np.ndarray, limit: float, reset: bool):
 def _write_numbers(square, values: np.ndarray, limit: float) -> None:
     """Write the value in each cell."""
     square.set(xticks=range(values.shape[1]), yticks=range(values.shape[0]))
-    for (query, key), value in np.ndenumerate(values.round(2) + 0.0):  # no -0.00
+    for (query, key), value in np.ndenumerate(values):
         shade = "white" if abs(value) > 0.6 * limit else "black"
-        square.text(key, query, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
+        square.text(key, query, f"{value:.2g}", ha="center", va="center", fontsize=7, color=shade)
