@@ -8,7 +8,7 @@ For the F1 of entities, pass the two lists of `scores` to `seqeval.metrics.f1_sc
 """
 
 import sys
-from pathlib import Path
+from itertools import groupby
 
 from transformers import (
     AutoModelForTokenClassification,
@@ -22,8 +22,8 @@ NO_LABEL = -100  # the loss ignores it
 
 
 def read(path: str) -> list[list[list[str]]]:
-    sentences = Path(path).read_text(encoding="utf-8").strip().split("\n\n")
-    return [[line.split() for line in sentence.splitlines()] for sentence in sentences]
+    with open(path, encoding="utf-8") as file:
+        return [list(lines) for filled, lines in groupby(map(str.split, file), bool) if filled]
 
 
 def scores(predicted) -> dict[str, float]:
