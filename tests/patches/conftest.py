@@ -1,8 +1,7 @@
 import sys
 
 import pytest
-from fairseq import checkpoint_utils
-from fairseq_cli.train import cli_main, should_stop_early
+from fairseq_cli.train import cli_main
 
 import tupe.models  # noqa: F401  registers everything, as --user-dir does
 
@@ -17,8 +16,6 @@ def trainer(corpus, patch):
             "--no-epoch-checkpoints", "--cpu", "--save-dir", folder, *flags,
         ]  # fmt: skip
         patch.setattr(sys, "argv", [str(part) for part in command])
-        for counts in (checkpoint_utils.save_checkpoint, should_stop_early):
-            vars(counts).clear()  # of an earlier run in this process
         cli_main()
 
     return train

@@ -73,7 +73,7 @@ def valid_step(self, sample, model, criterion, **kwargs):
 
 
 def _zero(value):
-    """Return zeros instead of a tensor, a number, or those of a log, so that the batch does not count."""
+    """Return a tensor, a number or a log with zeros, so that the batch does not count."""
     if isinstance(value, dict):
         return {key: _zero(part) for key, part in value.items()}
     return torch.zeros_like(value) if torch.is_tensor(value) else type(value)(0)

@@ -80,8 +80,9 @@ def save_or_stop(trainer: Trainer) -> None:
 def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
     """Make up for what a killed run missed after it saved: the validation, and the end of its epoch.
 
-    Without the validation the best checkpoint would be an earlier one, or missing. `checkpoint.patience` counts on.
+    Without the validation the best checkpoint would be an earlier one, or missing.
     fairseq steps the schedule of an epoch after it has saved, so the schedule of a resumed run would miss the epoch.
+    The count of `checkpoint.patience` goes on.
 
     `state` is the `extra_state` of the checkpoint that the run resumes from.
     """
@@ -91,7 +92,7 @@ def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
     ended = place.get("iterations_in_epoch") == 0  # an old checkpoint may lack it
     epoch = place["epoch"] - ended
     if trainer.get_num_updates() and not cfg.checkpoint.reset_meters:
-        vars(should_stop_early).update(state.get("early_stop", {}))
+        trainer.early_stop.update(state.get("early_stop", {}))
 
     if validation_due(trainer, state):
         logger.info("the validation at which the run was interrupted")
@@ -108,9 +109,7 @@ def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
 def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
     """Return whether fairseq's loop would have validated, but a checkpoint's `extra_state` has no validation."""
     cfg, updates = trainer.cfg, trainer.get_num_updates()  # 0 if only the parameters were loaded
-    if "val_loss" not in state or state["val_loss"] is not None:
-        return False
-    if not updates or cfg.checkpoint.reset_dataloader:
+    if state.get("val_loss", 0.0) is not None or not updates or cfg.checkpoint.reset_dataloader:
         return False
     if cfg.dataset.disable_validation or updates < cfg.dataset.validate_after_updates:
         return False
@@ -125,17 +124,17 @@ def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
 
 
 @functools.cache
-def patch_loop() -> None:
-    """Patch the loop of `fairseq_cli.train` once, when a run starts: importing it configures the process's logging."""
+def patch_loop() -> dict[str, Any]:
+    """Patch `fairseq_cli.train` once, when a run starts, as importing it configures logging; return its early stop."""
     import fairseq_cli.train as loop
 
     train_theirs, after_update = loop.train, loop.validate_and_save
 
     def train(cfg, trainer, task, epoch_itr):
         """Train nothing after the last update: fairseq would make one more and overwrite the checkpoint."""
-        updates, without_gain = trainer.get_num_updates(), vars(loop.should_stop_early).get("num_runs", 0)
+        updates, without_gain = trainer.get_num_updates(), trainer.early_stop.get("num_runs", 0)
         if 0 < cfg.optimization.max_update <= updates or 0 < cfg.checkpoint.patience <= without_gain:
-            logger.info(f"nothing to do: the run ended after update {updates}")
+            logger.info(f"nothing to do: max_update or patience ended the run after update {updates}")
             return [None], True
         listen()
         goes_on = False
@@ -152,3 +151,4 @@ def patch_loop() -> None:
         return after_update(cfg, trainer, *args, **kwargs)
 
     loop.train, loop.validate_and_save = train, validate_and_save
+    return vars(loop.should_stop_early)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import torch
-from fairseq import utils
+from fairseq import checkpoint_utils, utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
@@ -35,7 +35,9 @@ class TupeTrainer(Trainer):
         # fairseq sends the first process's checkpoint to the others through `torch.load`, which rejects omegaconf's
         cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
 
-        loop.patch_loop()
+        self.early_stop = loop.patch_loop()
+        for counts in (self.early_stop, vars(checkpoint_utils.save_checkpoint)):
+            counts.clear()  # of an earlier run in this process
         self.saved_at = time.monotonic()
         self.requested = [0.0] * (len(loop.SIGNALS) + 1)
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
@@ -82,11 +84,9 @@ class TupeTrainer(Trainer):
         return state
 
     def state_dict(self):
-        """Add for how many validations the score has not improved: fairseq counts them from 0 again."""
-        from fairseq_cli.train import should_stop_early
-
+        """Add the count of `checkpoint.patience`, which fairseq does not save."""
         state = super().state_dict()
-        state["extra_state"]["early_stop"] = dict(vars(should_stop_early))
+        state["extra_state"]["early_stop"] = dict(self.early_stop)
         return state
 
     def lr_step(self, epoch, *args, **kwargs):
