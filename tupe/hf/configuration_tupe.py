@@ -46,7 +46,7 @@ class TupeConfig(PreTrainedConfig):
             where it is near. 0: all layers have the window.
         local_rotary_base: `rotary_base` of the layers with a window; 0 for that of the others.
         gated: the feed-forward part is `act(x W_1) * (x W_2)` (GeGLU) before its last layer.
-        no_biases: linear layers and layer norms are without biases, except the output embeddings.
+        no_biases: the embedding, the layers and their norms have no biases.
         no_first_norm: no layer norm before the attention of the first layer.
         attention_backend, unpad: how attention is computed, and when padding is left out (`auto`, `always`, `never`).
         checkpoint_activations: use `gradient_checkpointing_enable()` instead.

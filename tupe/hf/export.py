@@ -130,8 +130,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
     if loaded.labels is not None:
         content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}
         content["label2id"] = {label: i for i, label in enumerate(loaded.labels)}
-        regression = len(loaded.labels) == 1
-        content["problem_type"] = "regression" if regression else "single_label_classification"
+        content["problem_type"] = "regression" if len(loaded.labels) == 1 else "single_label_classification"
     return content
 
 
@@ -199,13 +198,10 @@ def export(
         if not difference <= TOLERANCE:
             raise UserError(f"The exported model differs from {checkpoint} by {difference:.1e} of its largest score.")
     auto = "AutoModel" + ("" if features else loaded.kind)
-    return "\n".join(
-        [
-            *(f"note: {note}" for note in about.notes),
-            f"largest difference from the checkpoint's scores: {difference:.1e} of the largest",
-            f'wrote {out}; load it with: {auto}.from_pretrained("{out}", trust_remote_code=True)',
-        ]
-    )
+    lines = [f"note: {note}" for note in about.notes]
+    lines.append(f"largest difference from the checkpoint's scores: {difference:.1e} of the largest")
+    lines.append(f'wrote {out}; load it with: {auto}.from_pretrained("{out}", trust_remote_code=True)')
+    return "\n".join(lines)
 
 
 @torch.no_grad()

@@ -50,13 +50,16 @@ class TupePreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
 
-    def initialize_weights(self) -> None:
-        """Draw what a checkpoint lacks as a new model does: `from_pretrained` loses the values of constructors."""
-        super().initialize_weights()
-        base = self.base_model
-        if base.without_values and not all(p.is_meta or hasattr(p, "_is_hf_initialized") for p in base.parameters()):
-            for parameter, drawn in zip(base.parameters(), type(base)(self.config).parameters()):
-                initialization.copy_(parameter, drawn)
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw a term that a checkpoint lacks as a new model does: the meta device loses the constructor's values."""
+        super()._init_weights(module)
+        base, own = self.base_model, list(module.parameters(recurse=False))
+        known = isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm))
+        lacks = not all(p.is_meta or hasattr(p, "_is_hf_initialized") for p in own)
+        if base.without_values and lacks and not known:
+            drawn = dict(zip(base.modules(), type(base)(self.config).modules()))[module]
+            for parameter, value in zip(own, drawn.parameters(recurse=False)):
+                initialization.copy_(parameter, value)
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also write this package's code, or if the model runs an exported copy of it, the `LICENSE`."""
@@ -108,7 +111,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
                 `<pad>`.
             token_type_ids: `(B, n)`, segments 0 and 1; from the separators by default.
             inputs_embeds: `(B, n, d)`, instead of `input_ids`; all tokens are then segment 0 by default.
-            output_hidden_states: also return the input of the first layer and the output of each, the last one normed.
+            output_hidden_states: also return the inputs of all layers and, as the last, `last_hidden_state`.
 
         Raises:
             ValueError: if a sequence is too long, and on the CPU for padding on the left.
@@ -135,7 +138,8 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         x = (given if input_ids is None else self.embed_tokens(given)).to(self.embed_tokens.weight.dtype)
         self.checkpoint_activations = self.gradient_checkpointing
         x, states = self.run(self.embed(x, tokens, segments), tokens, self.terms(hidden.shape[1], segments), keep)
-        return BaseModelOutput(x := tokens.pad(x), states and (*states[:-1], x))
+        x = tokens.pad(x)
+        return BaseModelOutput(last_hidden_state=x, hidden_states=states and (*states[:-1], x))
 
 
 class TupeForTask(TupePreTrainedModel):
