@@ -101,7 +101,7 @@ def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against
         axes[0].axhline(losses(logs[against])[-1][1], color="0.4", linewidth=0.8, linestyle=":")
     axes[0].set_ylabel("loss (bits per prediction)\nthick: validation, thin: training")
     if detects:
-        axes[1].set_ylabel("detection\n(AUC, percent)")
+        axes[1].set_ylabel("replaced tokens\n(AUC, percent)")
     axes[-1].set(ylabel="learning rate", xlabel="updates")
     axes[-1].set_ylim(bottom=0)
     axes[-1].ticklabel_format(axis="y", scilimits=(-2, 2))

@@ -141,4 +141,4 @@ def _write_numbers(square, values: np.ndarray, limit: float) -> None:
     square.set(xticks=range(values.shape[1]), yticks=range(values.shape[0]))
     for (query, key), value in np.ndenumerate(values):
         shade = "white" if abs(value) > 0.6 * limit else "black"
-        square.text(key, query, f"{value:.2g}", ha="center", va="center", fontsize=7, color=shade)
+        square.text(key, query, f"{value + 0.0:.2g}", ha="center", va="center", fontsize=7, color=shade)

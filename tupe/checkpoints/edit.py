@@ -147,10 +147,9 @@ def extend_positions(
                 distances = prefix.endswith("position_bias.relative")
                 longer[name] = extend(longer[name], old, number, axes, centred if distances else None, rule)
                 lines.append(f"  {name} {[*longer[name].shape]}")
-    # `tokens_per_sample` stays that of training
-    task = {**opened.task, **dict.fromkeys({"max_positions"} & {*opened.task}, number)}
-    of_task = task, opened.state["cfg"].get("criterion")
-    write_weights(out, {**config, "max_positions": number}, longer, *of_task, opened.updates)
+    longest = {"max_positions": number}  # `tokens_per_sample` stays that of training
+    task = opened.task | (longest if "max_positions" in opened.task else {})
+    write_weights(out, config | longest, longer, task, opened.state["cfg"].get("criterion"), opened.updates)
     lines = lines or ["  no parameter has a row per position: the relative terms extend as they are"]
     lines.append(f"continue training: tupe pretrain DATA --config continue --init-from {out}")
     return "\n".join([f"{old} to {number} positions: {out}", *lines])

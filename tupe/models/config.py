@@ -130,7 +130,7 @@ class TupeConfig(EncoderConfig):
     )
     local_rotary_base: float = encoding(0.0, "rotary_base of the layers with a window; 0 for that of the others")
     gated: bool = structure(False, "gated feed-forward part, act(x W_1) * (x W_2) (GeGLU with gelu)")
-    no_biases: bool = structure(False, "no biases, but in the norms of positions and in the output embeddings")
+    no_biases: bool = structure(False, "no biases in the embedding, the layers and their norms")
     no_first_norm: bool = structure(False, "no layer norm before the attention of the first layer")
     max_positions: Optional[int] = setting(
         None, "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"

@@ -22,7 +22,7 @@ class FireRelative(nn.Module):
     """FIRE: a function of the normalized logarithm of the distance, with one hidden layer as in the authors' code.
 
     It has `fire_width` hidden units `w`. `L` starts at `fire_length`, or at the longest training sequence; inputs may
-    have any length. Without a reset the output's bias, constant over a row of the softmax, changes no output.
+    have any length. Without a reset `out_bias` is constant over a row of the softmax and changes nothing.
     """
 
     unit = 64  # the parameter is `L / unit`, which has the scale of the other parameters

@@ -42,7 +42,8 @@ class Stack(EncoderBase):
         self.embed_scale = math.sqrt(args.encoder_embed_dim)
         if args.absolute == "sinusoidal":
             self.input_positions = SinusoidalTable(args.encoder_embed_dim, padding_idx=1)
-        if table := isinstance(self.input_positions, PositionTable):
+        table = isinstance(self.input_positions, PositionTable)
+        if table:
             nn.init.normal_(self.input_positions.weight, std=args.encoder_embed_dim**-0.5)  # as fairseq's
         #: The longest sequence that has positions: the size of a table, or infinity.
         self.max_positions = args.max_positions if table else self.position_bias.max_positions
