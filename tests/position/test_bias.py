@@ -91,6 +91,8 @@ def test_is_a_slice_of_the_whole(name, span, evaluation):
 def test_half_precision_and_autocast_give_float32_and_double_gives_float64(name, dtype):
     position, exact = build(name).to(dtype), BUILD[name]().double()
     exact.load_state_dict(position.state_dict())
+    if name == "KERPLE, reset":  # a term of one's own may have buffers
+        position.relative.register_buffer("rate", position.relative._parameters.pop("rate").data)
     with torch.autocast("cpu", torch.bfloat16):
         found, wanted = seen(position(16)), seen(exact(16))
     for part, values in wanted.items():

@@ -3,22 +3,23 @@ import torch
 import torch.nn.functional as F
 
 from tupe.attention import biased_attention
-from tupe.position import DualTriangleRelative, PositionBias
+from tupe.position import AlibiRelative, DualTriangleRelative, PositionBias
 from tupe.systems import MODELS
 
 
+@torch.no_grad()
 def test_is_two_triangles_of_halved_heads():
-    """As the paper writes it: of each head of 8 columns, 4 see the past and 4 the future."""
+    """As the paper writes it: of each head of 8 columns, 4 see the past and 4 the future, also after ALiBi."""
     query, key, value = torch.randn(3, 2, 3, 7, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    triangles = (slice(4), torch.ones(7, 7).tril().bool()), (slice(4, 8), torch.ones(7, 7).triu().bool())
     down, up = (
         F.scaled_dot_product_attention(query[..., half], key[..., half], value[..., half], mask)
-        for half, mask in (
-            (slice(4), torch.ones(7, 7).tril().bool()),
-            (slice(4, 8), torch.ones(7, 7).triu().bool()),
-        )
+        for half, mask in triangles
     )
     halves = (x.unflatten(-1, (2, 4)).transpose(2, 3).flatten(1, 2) for x in (query, key, value))  # B 2H n 4
-    out = biased_attention(*halves, PositionBias(None, DualTriangleRelative(6))(7).bias, scale=0.5)
+    position = PositionBias(None, AlibiRelative(6)).eval()
+    _, position.relative = position(7), DualTriangleRelative(6)
+    out = biased_attention(*halves, position(7).bias, scale=0.5)
     torch.testing.assert_close(out[:, 0::2], down)
     torch.testing.assert_close(out[:, 1::2], up)
 

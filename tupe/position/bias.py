@@ -136,8 +136,8 @@ class PositionBias(nn.Module):
         return num_parameters == self.num_parameters and not any(tensor.is_inference() for tensor in tensors)
 
     def kept(self, length: int, tensors: list[Tensor]) -> Terms:
-        """Return the terms of at least `length` positions, computed only if `tensors` have changed since."""
-        state = [(t.data_ptr(), t.device, t.dtype, t._version) for t in tensors]
+        """Return the terms of at least `length` positions, computed only if parts or `tensors` changed since."""
+        state = [*self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
         if self._kept[0] != state or self._kept[2].length < length:
             longer = min(1 << (length - 1).bit_length(), self.max_positions)  # so rising lengths recompute a few times
             with torch.inference_mode(False), torch.no_grad():

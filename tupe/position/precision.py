@@ -25,8 +25,8 @@ def no_autocast(device: torch.device) -> AbstractContextManager:
 
 
 def in_float32(module: nn.Module, *arguments: Any) -> Any:
-    """Call `module` with its 16-bit parameters in float32."""
-    half = {name: p.float() for name, p in module.named_parameters() if has_16_bits(p)}
+    """Call `module` with its 16-bit parameters and buffers in float32."""
+    half = {name: t.float() for name, t in (*module.named_parameters(), *module.named_buffers()) if has_16_bits(t)}
     return functional_call(module, half, arguments) if half else module(*arguments)
 
 
