@@ -252,7 +252,8 @@ class Study:
                         break
                     for future in wait(active, return_when=FIRST_COMPLETED).done:
                         run, error = active.pop(future), future.exception()
-                        self.failed |= {run} if error else set()
+                        if error is not None:
+                            self.failed.add(run)
                         print(f"failed: {run}: {error}" if error else f"done: {run}", file=sys.stderr, flush=True)
             finally:
                 self._stopping = True
@@ -284,7 +285,6 @@ class Study:
     def command(self, run: Run, folder: Path) -> list[str]:
         """Return the command of a run."""
         design, sweep = self.design, self.design.finetuning
-        command: list[Any]
         if run.part == "cost":
             command = [sys.executable, _BENCHMARK, *design.cost, "--output", folder]
         elif run.part == "glue":
