@@ -9,7 +9,7 @@ from tupe.systems import MODELS
 
 @torch.no_grad()
 def test_is_two_triangles_of_halved_heads():
-    """As the paper writes it: of each head of 8 columns, 4 see the past and 4 the future, also after ALiBi."""
+    """As the paper writes it: of each head of 8 columns, 4 see the past and 4 the future."""
     query, key, value = torch.randn(3, 2, 3, 7, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     triangles = (slice(4), torch.ones(7, 7).tril().bool()), (slice(4, 8), torch.ones(7, 7).triu().bool())
     down, up = (
@@ -18,7 +18,7 @@ def test_is_two_triangles_of_halved_heads():
     )
     halves = (x.unflatten(-1, (2, 4)).transpose(2, 3).flatten(1, 2) for x in (query, key, value))  # B 2H n 4
     position = PositionBias(None, AlibiRelative(6)).eval()
-    _, position.relative = position(7), DualTriangleRelative(6)
+    _, position.relative = position(7), DualTriangleRelative(6)  # the cache still has ALiBi
     out = biased_attention(*halves, position(7).bias, scale=0.5)
     torch.testing.assert_close(out[:, 0::2], down)
     torch.testing.assert_close(out[:, 1::2], up)

@@ -52,9 +52,9 @@ class Checkpoint:
             UserError: `data` has other dictionaries or classes, or the file lacks a head, which would be random.
         """
         task = setup_task(OmegaConf.create({**self.task, "data": str(data)}), from_checkpoint=True)
-        trained, beside = trained_with(self.state["cfg"]), self.path.parent
-        if trained.get("labels_sha256") is None and (beside / "label/dict.txt").is_file():
-            trained["labels_sha256"] = labels_sha256(beside)
+        trained, folder = trained_with(self.state["cfg"]), self.path.parent
+        if trained.get("labels_sha256") is None and (folder / "label/dict.txt").is_file():
+            trained["labels_sha256"] = labels_sha256(folder)
         refuse_mixed(trained, task, self.path)
         model = task.build_model(OmegaConf.create(vars(self.config)), from_checkpoint=True)
         if not has_lm_head(self.weights):

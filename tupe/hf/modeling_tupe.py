@@ -111,7 +111,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
                 `<pad>`.
             token_type_ids: `(B, n)`, segments 0 and 1; from the separators by default.
             inputs_embeds: `(B, n, d)`, instead of `input_ids`; all tokens are then segment 0 by default.
-            output_hidden_states: also return the inputs of all layers and, as the last, `last_hidden_state`.
+            output_hidden_states: also return the input of every layer, and `last_hidden_state` as the last.
 
         Raises:
             ValueError: if a sequence is too long, and on the CPU for padding on the left.
@@ -139,7 +139,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         self.checkpoint_activations = self.gradient_checkpointing
         x, states = self.run(self.embed(x, tokens, segments), tokens, self.terms(hidden.shape[1], segments), keep)
         x = tokens.pad(x)
-        return BaseModelOutput(last_hidden_state=x, hidden_states=states and (*states[:-1], x))
+        return BaseModelOutput(last_hidden_state=x, hidden_states=None if states is None else (*states[:-1], x))
 
 
 class TupeForTask(TupePreTrainedModel):

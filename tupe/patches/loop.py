@@ -82,7 +82,7 @@ def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
 
     Without the validation the best checkpoint would be an earlier one, or missing.
     fairseq steps the schedule of an epoch after it has saved, so the schedule of a resumed run would miss the epoch.
-    The count of `checkpoint.patience` goes on.
+    fairseq also forgets how long `checkpoint.patience` has lasted.
 
     `state` is the `extra_state` of the checkpoint that the run resumes from.
     """
@@ -125,7 +125,7 @@ def validation_due(trainer: Trainer, state: dict[str, Any]) -> bool:
 
 @functools.cache
 def patch_loop() -> dict[str, Any]:
-    """Patch `fairseq_cli.train` once, when a run starts, as importing it configures logging; return its early stop."""
+    """Patch `fairseq_cli.train` when a run starts, as importing it configures logging; return its early-stop state."""
     import fairseq_cli.train as loop
 
     train_theirs, after_update = loop.train, loop.validate_and_save
