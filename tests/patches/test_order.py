@@ -12,7 +12,7 @@ from fairseq.data.iterators import GroupedIterator
 from fairseq.tasks import FairseqTask
 
 from tests.patches.test_batches import Lengths
-from tupe.patches.order import split_of
+from tupe.patches.order import NUMBERS, _in_update, split_of
 from tupe.patches.safe_load import safe_load
 
 EXAMPLES = 171
@@ -93,15 +93,16 @@ def test_another_split_of_the_same_updates(name):
         assert seen == whole
 
 
-@pytest.mark.parametrize("split", [(8, 1, 1), (32, 1, 1), (16, 2, 1), (16, 1, 1, TOKENS)])
+@pytest.mark.parametrize("split", [(8, 1, 1), (32, 1, 1), (16, 2, 1), (16, 1, 1, TOKENS), (24, 1, 1)])
 def test_another_batch_goes_on_with_the_sequences_that_are_left(split, caplog):
-    seen, state = trained(ONE, 4)
+    seen, state = trained(ONE, 3)
     for _ in range(2):  # a second start says it again
         more, state = trained(split, 2, state)
         seen += more
         (said,) = warnings(caplog)
-        assert " instead of " in said and said.endswith("Epoch 1 ends with the sequences that are left.")
+        assert ", not {" in said and said.endswith("epoch 1 ends with the sequences that are left.")
         caplog.clear()
+    split = ONE if split[0] == 24 else split  # back, in the middle of an update
     while state["epoch"] == 1:
         more, state = trained(split, 1, state)
         seen += more
@@ -113,11 +114,12 @@ def test_another_batch_goes_on_with_the_sequences_that_are_left(split, caplog):
 
 
 def test_another_seed_is_said(caplog):
+    assert [_in_update({NUMBERS: [2, 4]}, epoch) for epoch in (1, 2, 3)] == [2, 4, 4]
     _, state = trained(ONE, 4)
     seen, _ = trained((*ONE, ("seed", 2)), 7, state)
     assert sum(map(len, seen)) in (EXAMPLES - 64, EXAMPLES - 64 + 5)
     (said,) = warnings(caplog)
-    assert said.endswith("Epoch 1 ends with sequences drawn again.")
+    assert said.endswith("epoch 1 ends with sequences drawn again.")
 
 
 def test_a_run_with_another_split_ends_with_the_same_parameters(train, tmp_path):

@@ -99,9 +99,7 @@ class EpochBatchIterator(_EpochBatchIterator):
             self.began, self.resumed = began, state["epoch"]
             if not _same_updates(began, self.split) and self.shard_id == 0:
                 left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
-                logger.warning(
-                    f"The run resumes with {self.split} instead of {began}. Epoch {self.resumed} ends with {left}."
-                )
+                logger.warning(f"Resumed with {self.split}, not {began}: epoch {self.resumed} ends with {left}.")
             limits = {"max_tokens": began["max_tokens"], "max_sentences": began["batch_size"]}
             self.source = self.rebuild(**limits, num_shards=1, shard_id=0, disable_iterator_cache=True)
             batches = self.source.ordered_batches(self.resumed, False, state.get("shuffle", True))
@@ -119,7 +117,9 @@ class EpochBatchIterator(_EpochBatchIterator):
     def _cut(self, batches: list, epoch: int) -> list:
         """Cut batches of the split in which the run began into batches of this run."""
         here, there = _in_update(self.split, epoch), _in_update(self.began, epoch)
-        if _same_updates(self.began, self.split):
+        # not if a run with another batch stopped within one of these updates
+        whole = epoch != self.resumed or self.samples in np.cumsum([0, *map(len, batches)])[::there]
+        if whole and _same_updates(self.began, self.split):
             number = 1 if here % there == 0 else there
             joined = [np.concatenate(batches[first : first + number]) for first in range(0, len(batches), number)]
             return [part for batch in joined for part in np.array_split(batch, here * number // there)]
