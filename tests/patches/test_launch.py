@@ -26,7 +26,7 @@ def configured(monkeypatch):
         for name, value in dict(environment).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # as with a driver that is too old
         distributed = OmegaConf.structured(DistributedTrainingConfig(device_id=0, distributed_world_size=max(1, gpus)))
         distributed.update(fields)
         monkeypatch.setattr(launch, "_call_main", lambda cfg, main: main(cfg))

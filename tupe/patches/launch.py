@@ -29,7 +29,7 @@ def parse_args_and_arch(parser, input_args=None, parse_known=False, **others):
 
 
 def call_main(cfg, main, **kwargs):
-    """Take the world size and rank from `torchrun`; on the CPU use gloo and `legacy_ddp`.
+    """Take the world size and rank from `torchrun`; with `--cpu` use gloo and `legacy_ddp`.
 
     fairseq reads the environment only if `--distributed-world-size` (default: the GPUs of this machine) is above 1:
     on the CPU or with one GPU per machine, every process of `torchrun` would train its own model. fairseq starts
@@ -38,7 +38,7 @@ def call_main(cfg, main, **kwargs):
     Raises:
         UserError: nothing would start the processes of this world size.
     """
-    distributed, on_cpu = cfg.distributed_training, cfg.common.cpu or not torch.cuda.is_available()
+    distributed, on_cpu = cfg.distributed_training, cfg.common.cpu
     if _launched_processes() > 1 and distributed.distributed_init_method in (None, "env://"):
         distributed.distributed_world_size = _launched_processes()
         distributed.distributed_rank = int(os.environ["RANK"])
@@ -50,7 +50,7 @@ def call_main(cfg, main, **kwargs):
         if not distributed.distributed_no_spawn and torch.cuda.device_count() == 0:
             raise UserError(
                 f"A world size of {size} needs {size} processes, but fairseq starts one per GPU and finds none. Start "
-                f"them with `torchrun --nproc-per-node {size} --no-python fairseq-train ...`."
+                f"them with `torchrun --nproc-per-node {size} --no-python fairseq-train --cpu ...`."
             )
         if on_cpu:
             distributed.distributed_backend, distributed.ddp_backend = "gloo", "legacy_ddp"
