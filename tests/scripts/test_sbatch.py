@@ -14,7 +14,7 @@ from tests.commands import ROOT, environment
 
 #: Runs a task on each node, and hands signals on to them, as SLURM's does.
 SRUN = """#!/usr/bin/env bash
-shift # --kill-on-bad-exit=1
+[ "$1 $2" = "--kill-on-bad-exit=1 --cpus-per-task=2" ] && shift 2 || exit 99
 for node in 0 1; do SLURM_NODEID=$node "$@" & tasks+=($!); done
 trap 'kill -USR1 "${tasks[@]}"' USR1
 status=0
@@ -49,8 +49,8 @@ def job(corpus, tmp_path):
                 "dataset.disable_validation=true", f"checkpoint.save_dir={tmp_path / 'run'}")  # fmt: skip
         of_job = {
             **environment(), "GPUS": "0", "SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_ID": "42", "SLURM_NNODES": "2",
-            "SLURM_JOB_NODELIST": "a,b", "MASTER_PORT": str(port), "MODEL": "tupe_tiny", "BATCH": "8",
-            "BATCH_PER_GPU": "4", "SCONTROL_LOG": str(tmp_path / "scontrol"),
+            "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NODELIST": "a,b", "MASTER_PORT": str(port), "MODEL": "tupe_tiny",
+            "BATCH": "8", "BATCH_PER_GPU": "4", "SCONTROL_LOG": str(tmp_path / "scontrol"),
         }  # fmt: skip
         of_job["PATH"] = f"{stand_ins}{os.pathsep}{of_job['PATH']}"
         with (tmp_path / "log").open("ab") as log:
