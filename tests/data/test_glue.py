@@ -126,10 +126,11 @@ def test_the_languages_of_xnli_that_are_there(prepared, tmp_path, capsys):
     for path in (download / "XNLI").glob("*.tsv"):
         if path.stem not in ("dev-en", "dev-de", "test-de", "test-sw"):
             path.unlink()
-    path = download / "XNLI/test-de.tsv"  # XTREME writes it without labels
-    path.write_text("\n".join(line.rpartition("\t")[0] for line in path.read_text().splitlines()))
-    path = download / "XNLI/test-sw.tsv"
-    path.write_text(path.read_text() + "\na\tb\t-\n")
+    de, sw = (download / f"XNLI/test-{language}.tsv" for language in ("de", "sw"))
+    de.write_text("\n".join(line.rpartition("\t")[0] for line in de.read_text().splitlines()))  # as XTREME writes it
+    sw.write_text(sw.read_text() + "\na\tb\t-\n")
+    with pytest.raises(FileNotFoundError):  # a folder without any task
+        main(["prepare-glue", str(download / "XNLI"), str(prepared), str(tmp_path / "out")])
     assert main(["prepare-glue", str(download), str(prepared), str(tmp_path / "out")]) == 0  # what is there
     assert capsys.readouterr().out.startswith("not in ")
     content = json.loads((tmp_path / "out/XNLI/manifest.json").read_text())

@@ -96,7 +96,8 @@ def prepare_glue(
         workers: Processes; all cores by default.
     """
     known, manifest = read_tasks(tasks, glue) if tasks else TASKS, Manifest.load(corpus)
-    chosen = [known[name] for name in names] or [task for task in known.values() if present(task, glue)]
+    there = [name for name, task in known.items() if present(task, glue)]
+    chosen = [known[name] for name in names or there or known]
     if not names and len(chosen) < len(known):
         print(f"not in {glue}: {', '.join(name for name, task in known.items() if task not in chosen)}")
     found = [files_of(task, glue) for task in chosen]  # fails before anything is written
