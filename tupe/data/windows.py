@@ -77,10 +77,8 @@ def best_span(
     mark where it may start and end, bool `(T,)`. A span has at most `longest` places.
     """
     begins = np.flatnonzero(may_begin)
-    ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)
-    inside = ends < len(last)
-    ends = np.minimum(ends, len(last) - 1)
-    scores = np.where(inside & may_end[ends], first[begins, None] + last[ends], -np.inf)
+    ends = np.minimum(begins[:, None] + np.arange(min(longest, len(last))), len(last) - 1)  # (S, L)
+    scores = np.where(may_end[ends], first[begins, None] + last[ends], -np.inf)
     best = np.unravel_index(scores.argmax(), scores.shape) if scores.size else None
     if best is None or scores[best] == -np.inf:
         return None
@@ -117,7 +115,7 @@ class QuestionWindows(Sized):
             self._context.sizes[self._place], self._capacity, cfg.doc_stride
         )
         first, last = (side[self._example] - self._start for side in target)
-        whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
+        whole = (first >= 0) & (last < self._length)  # -1 without an answer
         self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
 
         if self.training and str(cfg.windows_without_answer) == "drop":
