@@ -7,7 +7,7 @@ from tupe.data.glue.tasks import TASKS, prepared_task
 GLUE = ("MNLI", "QNLI", "QQP", "SST-2", "CoLA", "MRPC", "RTE", "STS-B", "WNLI")
 #: Benchmark -> its tasks, and the learning rates of its paper.
 BENCHMARKS = {
-    "glue": (GLUE, (2e-5, 3e-5, 4e-5, 5e-5)),  # TUPE, section 4.1
+    "glue": (GLUE, (2e-5, 3e-5, 4e-5, 5e-5)),  # TUPE, appendix B
     "own": ((), (2e-5, 3e-5, 4e-5, 5e-5)),  # the tasks are those in the data
     "xtreme": (("XNLI", "SQuAD", "TyDiQA"), (1e-5, 2e-5, 3e-5, 4e-5)),  # DIET
 }

@@ -34,7 +34,7 @@ class PositionTable(nn.Module):
 
 @register_absolute("untied")
 class UntiedAbsolute(nn.Module):
-    r"""Correlation of positions, untied from the content (TUPE, eq. 7; layer norm as in section 3.3).
+    r"""Correlation of positions, untied from the content (TUPE, eq. 7; the layer norm is in the text).
 
         absolute(i, j) = (LN(p_i) U^Q) (LN(p_j) U^K)^T / sqrt(num_terms * d_h)          per head, d_h = d / H
 

@@ -1,4 +1,4 @@
-"""A position encoding as a sum of small terms, computed once per batch for all layers (TUPE, eq. 7, 9 and 10).
+"""A position encoding as a sum of small terms, computed once per batch for all layers (TUPE, eq. 7, 8 and 9).
 
     bias_ij = reset(absolute(i, j) + relative(j - i))
 

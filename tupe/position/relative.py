@@ -1,6 +1,6 @@
 """Relative positions: one learned value per head and distance `j - i` (key minus query), binned, clipped or neither.
 
-Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. Each term maps distances `(D,)` to values
+Raffel et al. 2020 (T5); TUPE, eq. 8; Chen et al. 2021 (DIET-REL), eq. 3. Each term maps distances `(D,)` to values
 `(H, D)`.
 """
 

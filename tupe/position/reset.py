@@ -1,4 +1,4 @@
-r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): learned constants replace its position logits.
+r"""Untying [CLS] (TUPE, section 3.2 and eq. 9): learned constants replace its position logits.
 
     reset(v)_ij = v_ij      i != 0, j != 0
                   theta_1   i == 0            [CLS] to every position, itself included
