@@ -61,13 +61,3 @@ def test_one_process_at_a_time(tmp_path):
     process.kill()  # the lock ends with its process, however that ends
     with lock(tmp_path / ".lock", wait=True):
         process.join()
-
-
-def test_a_folder_of_other_settings_is_refused(tmp_path):
-    with run_folder(tmp_path, {"rate": 1e-4, "files": ("a", "b")}):
-        pass
-    with run_folder(tmp_path, {"rate": 1e-4, "files": ("a", "b")}):
-        pass
-    other = run_folder(tmp_path, {"rate": 2e-4, "files": ("a", "b")})
-    with pytest.raises(UserError, match=r"started with rate = 0\.0001, not 0\.0002"), other:
-        pass

@@ -49,7 +49,7 @@ def run(train_record, **losses):
 
 def test_where_a_run_reaches_the_end_of_another():
     fast = run({}, u10=9.0, u20=7.0, u30=5.0)
-    assert [reaches(fast, loss) for loss in (9.5, 6.0, 4.9)] == [10, 25, None]
+    assert [reaches(fast, loss) for loss in (9.5, 6.0, 5.0, 4.9)] == [10, 25, 30, None]
     assert reaches(run({}), 5.0) is None
     labels = plot_training({"fast": fast, "slow": run({}, u10=9.0, u20=6.0)}, against="slow").axes[0].lines
     assert "after 83% of its updates" in labels[1].get_label()

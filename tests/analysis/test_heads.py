@@ -9,7 +9,7 @@ N = 64
 DISTANCE = (torch.arange(N)[None, :] - torch.arange(N)[:, None]).double()  # j - i
 MADE = {
     "global": 0.01 * torch.randn(N, N, generator=torch.Generator().manual_seed(0)),
-    "local": -DISTANCE.abs(),
+    "local": -10.0 * (DISTANCE.abs() != N // 16),  # the farthest that is near
     "broad": -DISTANCE.abs() / 16,
     "previous": -10.0 * (DISTANCE >= 0),
     "next": -10.0 * (DISTANCE <= 0),

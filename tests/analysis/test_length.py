@@ -11,7 +11,8 @@ from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.length import loss_by_length, loss_by_position, mask, mean_and_half_interval
-from tupe.checkpoints.edit import export_discriminator
+from tupe.checkpoints.edit import export_discriminator, extend_positions
+from tupe.checkpoints.load import open_checkpoint
 from tupe.util import UserError
 
 
@@ -51,7 +52,7 @@ def test_is_the_models_own_loss(tmp_path, text):
         loss_by_position(encoder, tmp_path, 13)
 
 
-def test_masks_are_berts_whatever_comes_after(tmp_path):
+def test_masks_are_berts_whatever_comes_after(tmp_path, monkeypatch):
     encoder = open_encoder(write_checkpoint(tmp_path / "model.pt", tmp_path))
     stream = torch.randint(4, 4 + len(WORDS), (40_000,))
     masked, target = mask(encoder, stream)
@@ -63,6 +64,8 @@ def test_masks_are_berts_whatever_comes_after(tmp_path):
     assert kept == pytest.approx(0.1 + 0.1 / len(WORDS), abs=0.015)
     torch.testing.assert_close(mask(encoder, stream[:70])[0], masked[:70])
     assert not mask(encoder, stream, drawing=1)[0].equal(masked)
+    monkeypatch.setattr(length, "_REPLACED", 1)
+    assert mask(encoder, stream)[0][chosen].unique().tolist() == [*range(4, 4 + len(WORDS))]
 
 
 @torch.no_grad()
@@ -73,6 +76,8 @@ def test_centred_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text)
     found = loss_by_length(path, tmp_path, [8, 24], masks=2)["none"]
     assert [*found] == [8, 9, 24]
     assert found[9].difference == found[9].half_interval == 0
+    extend_positions(path, 24, tmp_path / "longer.pt")
+    assert open_encoder(tmp_path / "longer.pt").trained_length == 9
     encoder.sentence_encoder.max_positions = 24
     sums = {}
     for n in (8, 9, 24):
@@ -109,11 +114,11 @@ def test_a_window(tmp_path, text, name):
 
 def test_interval_of_a_difference():
     """With stretches of one token it is that of a mean."""
-    values = np.random.default_rng(0).normal(0.3, 2, (1, 500))
-    masked = np.ones((1, 500), bool)
+    values = np.random.default_rng(0).normal(0.3, 2, (1, 5))
+    masked = np.ones((1, 5), bool)
     mean, half = mean_and_half_interval(values, masked, 1)
     assert mean == pytest.approx(values.mean())
-    assert half == pytest.approx(1.9647 * values.std(ddof=1) / math.sqrt(500), rel=1e-4)
+    assert half == pytest.approx(2.7764 * values.std(ddof=1) / math.sqrt(5), rel=1e-4)
     doubled = mean_and_half_interval(values.repeat(2, 1), masked.repeat(2, 1), 2)
     assert doubled == pytest.approx((mean, half))  # neighbours that say the same
 
@@ -122,6 +127,7 @@ def test_a_discriminator_has_no_such_loss(tmp_path, text):
     text(40)
     electra = ROOT / "tests/contract/fixtures/checkpoints/electra.pt"
     export_discriminator(electra, tmp_path / "alone.pt")
+    assert open_checkpoint(tmp_path / "alone.pt").updates == open_checkpoint(electra).updates > 0
     for path in (electra, tmp_path / "alone.pt"):
         with pytest.raises(UserError, match="has no language-model head"):
             loss_by_position(open_encoder(path), tmp_path, 12)

@@ -60,6 +60,10 @@ def test_ranks_of_the_theorem(made, tokens):
     bert, term = logit_ranks(made("bert_a_tiny", **fields), tokens)
     assert term is None
     assert bert.max() <= 2
+    small = made("bert_a_tiny", **fields)
+    for parameter in small.sentence_encoder.layers[0].self_attn.qkv_proj.parameters():
+        parameter.data[::2] *= 1e-2  # singular values of 1e-4 of the largest count
+    assert logit_ranks(small, tokens)[0][0].tolist() == [2, 2, 2]
     diet, term = logit_ranks(made("diet_abs_tiny", **fields, position_rank=3, segment="none"), tokens)
     assert term.tolist() == [3, 3, 3]
     assert diet[0].min() > 3

@@ -120,5 +120,7 @@ def test_training_goes_on(rule, run, train, tmp_path):
 def test_a_fine_tuned_one_keeps_its_task(tmp_path):
     path = write_checkpoint(tmp_path / "best.pt", tmp_path, num_classes=3)
     assert main(["convert", "positions", str(path), "40", str(tmp_path / "longer.pt")]) == 0
-    before, after = (torch.load(file, weights_only=True)["cfg"] for file in (path, tmp_path / "longer.pt"))
+    before, after = (torch.load(file, weights_only=True) for file in (path, tmp_path / "longer.pt"))
+    assert after["optimizer_history"][-1]["num_updates"] == 7
+    before, after = before["cfg"], after["cfg"]
     assert after["task"] == {**before["task"], "max_positions": 40} and after["criterion"] == before["criterion"]

@@ -256,6 +256,12 @@ def test_validation_repeats_itself_and_training_does_not(task, sample):
     assert torch.equal(training.uniform(model, [2], 5)[0], numbers[0][1, :5])  # whoever is beside it, however long
 
 
+def test_the_head_starts_as_electras(task):
+    weight = ElectraModel.build_model(named("electra_tupe_tiny"), task).discriminator_head.out_proj.weight
+    bound = (6 / (weight.numel() + 1)) ** 0.5  # Xavier's
+    assert 0.8 * bound < weight.abs().max() <= bound
+
+
 def test_area_under_the_curve_of_histograms():
     generator = torch.Generator().manual_seed(1)
     replaced = torch.rand(50, 100, generator=generator) < 0.1

@@ -13,15 +13,6 @@ from sklearn import metrics as sklearn_metrics
 from tupe.criterions.metrics import ExamplesMeter, accuracy, class_counts, f1, macro_f1, matthews, pearson, spearman
 
 
-def labels(num_classes):
-    return st.lists(st.tuples(*[st.integers(0, num_classes - 1)] * 2), min_size=1, max_size=40)
-
-
-def counted(pairs, num_classes):
-    true, predicted = zip(*pairs)
-    return class_counts(torch.tensor(true), torch.tensor(predicted), num_classes).tolist(), true, predicted
-
-
 def test_rounding_makes_no_ranks():
     """Equal texts in batches of other sizes."""
     x, y = np.array([0.2, 0.2, 0.2, 0.5]), np.array([3.0, 1.0, 2.0, 4.0])
@@ -42,6 +33,7 @@ def test_an_undefined_correlation_is_zero_without_a_warning(values):
 def test_the_scale_of_the_predictions_changes_nothing(scale):
     x, y = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
     assert pearson(scale * x, y) == pytest.approx(pearson(x, y))
+    assert spearman(scale * x, y) == spearman(x, y)
 
 
 @pytest.mark.parametrize("counts", [[[0, 0]] * 3, [[3, 0], [3, 2], [5, 0]], [[0, 4]] * 3])
@@ -61,6 +53,8 @@ def test_an_example_met_again_replaces_itself():
 
 @given(st.data(), st.integers(2, 5))
 def test_macro_f1_equals_scikit_learn(data, num_classes):
-    counts, true, predicted = counted(data.draw(labels(num_classes)), num_classes)
+    pairs = st.tuples(*[st.integers(0, num_classes - 1)] * 2)
+    true, predicted = zip(*data.draw(st.lists(pairs, min_size=1, max_size=40)))
+    counts = class_counts(torch.tensor(true), torch.tensor(predicted), num_classes).tolist()
     expected = sklearn_metrics.f1_score(true, predicted, average="macro", zero_division=0)
     assert macro_f1(counts) == pytest.approx(expected)

@@ -15,6 +15,7 @@ from torch import nn
 
 from tests.samples import dictionary_of
 from tupe.criterions import TupeSentencePredictionCriterion
+from tupe.criterions.metrics import log_examples
 from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterionConfig
 
 
@@ -145,6 +146,13 @@ def test_the_loss_of_regression_is_the_squared_error():
     with metrics.aggregate(new_root=True) as meters:
         loss.reduce_metrics([log])
     assert meters.get_smoothed_values() == {"loss": 0.5}
+
+
+def test_examples_of_a_dummy_batch_do_not_count():
+    real, dummy = ({"examples": torch.tensor([[0, value, value]]), "sample_size": value} for value in (1, 0))
+    with metrics.aggregate(new_root=True) as meters:
+        log_examples([real, dummy])
+    assert meters["_examples"].examples == {0: [1, 1]}
 
 
 def test_metrics_survive_a_reset_and_a_checkpoint():

@@ -145,18 +145,6 @@ def test_every_line_counts_for_the_vocabulary(tmp_path):
     assert content["counts"]["th"]["train unknown tokens"] == 0
 
 
-def test_escaped_wikipedia_is_characters(tmp_path):
-    """WikiExtractor escapes `&`, `<` and `>`, in elements and in JSON."""
-    lines = [["R&amp;B", f"AT&amp;T said a &lt; b in {number}."] for number in range(60)]
-    elements = ("\n".join(['<doc id="1" title="R&amp;B">', *one, "</doc>\n"]) for one in lines)
-    (tmp_path / "wiki_00").write_text("".join(elements))
-    (tmp_path / "wiki_01").write_text("\n".join(json.dumps({"id": "1", "text": "\n".join(one)}) for one in lines))
-    for name in ("wiki_00", "wiki_01"):
-        prepare(tmp_path / name[-1], tmp_path / name, *SMALL[2:], *OFF, "--vocab-size", 50)
-        documents = decoded(tmp_path / name[-1])
-        assert len(documents) == 57 and documents[5][0] == "R&B" and documents[5][1].startswith("AT&T said a < b in ")
-
-
 def test_done_is_done(text, tmp_path, capsys):
     prepare(tmp_path / "out", *inputs(text), *SMALL)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
@@ -182,12 +170,14 @@ def test_an_input_that_grows_while_it_is_read(text, tmp_path, capsys, monkeypatc
 
 
 def test_lines_with_too_many_rare_words_go(tmp_path):
-    lines = ["the cat sat"] * 5 + ["the cat sat the cat sat", "the cat ozymandias", "the cat sat ozymandias", "sat"]
+    lines = ["the cat sat", "the cat sat the cat sat", "the cat ozymandias", "the cat sat ozymandias", "sat"]
+    lines.append("the cat the cat the cat the tac eht tas")
     (tmp_path / "text.txt").write_text("\n".join([*lines, "", "the cat", "", "the cat"]))
     options = ("--vocab-size", 22, "--valid-documents", 1, "--without", ",".join({*STAGES} - {"drop-rare-words"}))
     prepare(tmp_path / "out", tmp_path / "text.txt", *options)
     left = [line for lines in decoded(tmp_path / "out") for line in lines]
-    assert "the cat ozymandias" not in left and "the cat sat ozymandias" in left and "sat" in left
+    assert "the cat ozymandias" not in left and "the cat sat ozymandias" in left and "sat" in left  # five times
+    assert lines[-1] in left  # three rare words of ten
 
 
 def test_held_out_by_hand():
@@ -240,5 +230,6 @@ def test_short_lines_are_joined_and_no_word_is_lost(lines):
 
 def test_a_language_without_spaces_has_words_too():
     sentence = "老房子自一八八五年以来一直矗立在城市的河边，安娜和她的朋友从海上看到它。"
+    assert len(join([sentence[:20], sentence])) == 1  # ten words and one
     assert join([sentence, sentence, "短。", "短。"]) == [sentence, sentence, "短。 短。"]
     assert join(["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]) == ["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]

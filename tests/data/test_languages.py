@@ -54,15 +54,11 @@ def test_each_language_has_its_folder(text, tmp_path, capsys):
             (out / "dict.txt").unlink()
         assert len(found[1]) == 2
         written = ["".join("".join(lines).split()) for documents in found for lines in documents]
-        assert sorted(written) == sorted("".join(vocabulary_form(line) for line in one) for one in spelt)
+        assert sorted(written) == sorted(one.replace("，", ",") for one in spelt)  # NFKC
         counts = content["counts"][name]
         assert counts["train documents"] + counts["valid documents"] == counts["documents"] == len(documents)
         assert counts["train unknown tokens"] == 0
     assert "zh      train unknown tokens  " in capsys.readouterr().out
-
-
-def vocabulary_form(character):
-    return {"，": ","}.get(character, character)  # NFKC
 
 
 def test_the_vocabulary_learns_by_smoothed_frequency(text, tmp_path, monkeypatch):

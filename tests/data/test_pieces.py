@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import LINES
 from tupe.data.manifest import Manifest
-from tupe.data.questions import Encoder
+from tupe.data.questions import Encoder, _target
 from tupe.util import UserError
 
 TRICKY = [
@@ -75,6 +75,12 @@ def test_an_answer_is_within_its_pieces(context, answer, encoder):
     assert answer in context[pieces.begin[first] : pieces.end[last]]
     assert pieces.begin[last] < begin + len(answer)
     assert first == 0 or pieces.end[first - 1] <= begin or pieces.begin[first - 1] == pieces.begin[first]
+
+
+def test_spaces_around_an_answer_are_not_of_it(encoder):
+    text, pieces = LINES["en"], encoder(LINES["en"])
+    answers = [[{"text": answer, "answer_start": text.find(answer)}] for answer in ("old house", " old house ")]
+    assert _target(text, pieces, answers[0]) == _target(text, pieces, answers[1])
 
 
 def test_a_corpus_whose_cleaning_changed_words_is_refused(prepared):

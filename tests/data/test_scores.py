@@ -21,9 +21,9 @@ CASES = [
     ("squad", "zh", "老房子", ["房子"], False, 0.0),  # a sentence is a word
     ("squad", "en", "x", [], False, 0.0),
     ("mlqa", "de", "„der Fluss“", ["Fluss"], True, 1.0),
-    ("mlqa", "es", "el río", ["los ríos"], False, 0.0),
+    ("mlqa", "es", "el río, $", ["río"], True, 1.0),
     ("mlqa", "vi", "những con sông", ["con sông"], True, 1.0),
-    ("mlqa", "ar", "البيت القديم", ["بيت قديم"], True, 1.0),
+    ("mlqa", "ar", "والبيت القديم", ["و بيت قديم"], True, 1.0),
     ("mlqa", "hi", "पुराना घर।", ["घर"], False, 2 / 3),
     ("mlqa", "zh", "老 房子。", ["房子"], False, 0.8),
     ("mlqa", "zh", "1885年 New", ["1885 New"], False, 0.8),

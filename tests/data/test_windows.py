@@ -13,6 +13,7 @@ def test_by_hand():
     assert start.tolist() == [0, 2, 4, 6, 0]
     assert length.tolist() == [4, 4, 4, 4, 3]
     assert maximum_context(10, 4, 2).astype(int).tolist() == [[1, 1, 1, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
+    assert maximum_context(300, 250, 200).sum(1).tolist() == [226, 74]  # the hundredth of the length decides
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.data())

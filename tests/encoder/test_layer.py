@@ -6,38 +6,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.encoder.largest_tensor import LargestTensor
 from tests.models.small import KINDS
+from tupe.encoder.layer import LengthProjection
 from tupe.position import Terms
 
 
-@pytest.fixture
-def shaw(build):
-    """Attention with Shaw's values, whose projections are the identity."""
-    attention = (
-        build("shaw_tiny", shaw_values=True, relative_max_distance=2).encoder.sentence_encoder.layers[0].self_attn
-    )
-    torch.nn.init.eye_(attention.out_proj.weight), torch.nn.init.zeros_(attention.out_proj.bias)
-    return attention.double()
-
-
-def attend(attention, query, key, value, dropout=0.0):
-    attention.dropout = dropout
-    out = attention.train(dropout > 0).attend(query, key, value, Terms(7), None, None)
-    return out.unflatten(-1, (3, -1)).transpose(1, 2)
-
-
-def heads():
-    generator = torch.Generator().manual_seed(0)
-    return [torch.randn(2, 3, 7, 8, generator=generator, dtype=torch.float64) for _ in range(3)]
-
-
-def test_one_dropout_for_both_parts_of_the_value(shaw):
+def test_one_dropout_for_both_parts_of_the_value(build):
     """With values 1 and a^V = -1 everywhere the two parts cancel, whatever is dropped."""
-    query, key, value = heads()
+    model = build("shaw_tiny", shaw_values=True, relative_max_distance=2, attention_dropout=0.5).double().train()
+    shaw = model.encoder.sentence_encoder.layers[0].self_attn
+    torch.nn.init.eye_(shaw.out_proj.weight), torch.nn.init.zeros_(shaw.out_proj.bias)
     torch.nn.init.constant_(shaw.relative.value, -1)
-    out = attend(shaw, query, key, torch.ones_like(value), dropout=0.5)
+    query, key = torch.randn(2, 2, 3, 7, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    out = shaw.attend(query, key, torch.ones_like(key), Terms(7), None, None)
     torch.testing.assert_close(out, torch.zeros_like(out))
     torch.nn.init.zeros_(shaw.relative.value)
-    out = attend(shaw, query, key, torch.ones_like(value), dropout=0.5)
+    out = shaw.attend(query, key, torch.ones_like(key), Terms(7), None, None)
     assert (out - 1).abs().max() > 0.1  # and something is dropped
 
 
@@ -65,8 +48,20 @@ def test_linformers_memory_and_multiplications_grow_linearly(build, name, linear
     assert (large <= 2 * small and many <= 2 * few) if linear else (large == 4 * small and many > 3.5 * few)
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_where_dropout_is(build, before):
+    model = build("bert_a_tiny", encoder_normalize_before=before, dropout=1.0, activation_dropout=1.0).train()
+    encoder, x = model.encoder.sentence_encoder, torch.randn(2, 5, 24)
+    layer, norm = encoder.layers[0], encoder.layers[0].final_layer_norm
+    assert torch.equal(layer.residual(lambda x: x + 1, x, norm), x if before else norm(x))
+    for part in (layer.fc2, encoder.layernorm_embedding):
+        torch.nn.init.ones_(part.bias)
+    assert (layer.feed_forward(x) == 1).all() and not encoder.embed(x).any()
+
+
 @pytest.mark.parametrize("name", ["linformer_tiny", "electra_linformer_tiny"])
 def test_more_keys_than_positions(build, name):
+    assert LengthProjection(400, 25).weight.std().item() == pytest.approx(1 / 20, rel=0.05)  # E x has the scale of x
     features = build(name, linformer_k=25, max_positions=24)(torch.full((2, 9), 5), features_only=True)[0]
     assert features.shape[:2] == (2, 9) and features.isfinite().all()
     with pytest.raises(AssertionError, match="keys mix positions"):

@@ -51,6 +51,8 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
 
     told = [name for name in ("tupe-a-base", "words") if "(NFC)" in (tmp_path / name / "README.md").read_text()]
     assert told == ["tupe-a-base"]
+    card = (tmp_path / "tupe-a-base/README.md").read_text()
+    assert "TextProcessing(('tokenise', 'lower-case'), 'en').around" in card and "/home/me" not in card
     files = ["tupe-a-base.py", "tupe-a-base-rte.py", "tupe-a-base-squad.py", "words.py", "discriminator.py", "docs.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", RUN, *files], env=environment, capture_output=True, text=True)

@@ -112,11 +112,3 @@ def test_answers_there_and_back(make_checkpoint, corpus, tmp_path, capsys):
     assert before["model"].keys() == after["model"].keys()
     assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
     assert {**before["cfg"]["task"], "data": "", "seed": 1}.items() <= after["cfg"]["task"].items()  # it still answers
-
-
-def test_a_cleaned_corpus_is_said(pretrained, cleaned_corpus, tmp_path, capsys):
-    assert main(["export", str(pretrained[0]), str(cleaned_corpus), str(tmp_path / "out")]) == 0
-    assert "The corpus was cleaned before SentencePiece (tokenise)" in capsys.readouterr().out
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "TextProcessing(('tokenise', 'lower-case'), 'en').around" in card
-    assert "/home/me" not in card

@@ -72,8 +72,9 @@ def test_defaults_are_the_plugins():
 @pytest.mark.parametrize("linear", [False, True])
 @torch.no_grad()
 def test_states_and_heads(dictionary, linear):
-    fields = {"encoder_normalize_before": True, "linear_heads": linear}
+    fields = {"encoder_normalize_before": True, "linear_heads": linear, "dropout": 0.2}
     model, theirs = pair(dictionary, "tupe_r", ours.TupeForSequenceClassification, **fields)
+    assert theirs.config.hidden_dropout_prob == 0.2
     ids = tokens(37)
     features, extra = model(ids, return_all_hiddens=True, features_only=True)
     found = theirs(ids, output_hidden_states=True)
@@ -81,6 +82,10 @@ def test_states_and_heads(dictionary, linear):
         assert difference(state, wanted.transpose(0, 1)) < 1e-5
     assert difference(theirs.tupe(ids).last_hidden_state[0], features[0]) < 1e-5
     assert difference(found.logits, model(ids, features_only=True, classification_head_name="head")[0]) < 1e-5
+    head = theirs.classifier.train()
+    head.dropout.p = 1.0
+    assert torch.equal(head(features), head.out_proj.bias.expand(3, -1))
+    head.eval()
     embedded = theirs(inputs_embeds=theirs.tupe.embed_tokens(ids).double(), attention_mask=ids.ne(1)).logits
     assert difference(embedded, found.logits) < 1e-5
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lab.design import Run, read_design
-from lab.records import Record, write_record
+from lab.records import Record, best_rate, write_record
 from lab.report import DOCUMENTS, read_results, render
 from lab.tables import BLOCKS, Results
 from tests.commands import ROOT, run
@@ -81,13 +81,12 @@ def test_numbers(results):
     assert rows(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8", "50.3"]
     assert results.losses_and_scores("bert_a", results.columns[2], "end") == [(6.0, 10.0), (6.2, 14.0)]
     assert BLOCKS["state"](results)[1:] == ["Missing: 1 of `final`, 8 of `glue`."]
-
-
-def test_one_seed_means_nothing(results):
-    for name in ("bert_a", "bert_a_scaled"):
-        del results.records[Run("final", name, 2)]
-    for block in ("pretraining", "ablations"):
-        assert BLOCKS[block](results)[-1].startswith("All have one seed: a difference")
+    results.design.groups[1]["no_positions"] = results.design.groups[1]["tupe_r"]
+    results.records[Run("final", "no_positions", 1)] = pretraining(6.05)
+    assert BLOCKS["pretraining"](results)[-3].endswith("bits below no_positions: BERT-A.")
+    for search in results.design.searches("bert_a"):
+        results.records[search].diverged = True
+    assert best_rate(results.design, "bert_a", results.records) is None
 
 
 def test_a_document(results, tmp_path):

@@ -1,12 +1,9 @@
 """What a model is, from a name with fields and from a checkpoint."""
 
-import dataclasses
-
 import pytest
-import torch
 
+from tupe.checkpoints.load import write_checkpoint
 from tupe.cli.main import main
-from tupe.models.config import TupeConfig
 from tupe.models.describe import equation, with_fields
 from tupe.systems import SYSTEMS, system_of
 
@@ -58,10 +55,7 @@ def test_what_was_given_and_what_came_along(capsys):
 
 def test_a_checkpoint(tmp_path, build, capsys):
     model = build("diet_rel_tiny")
-    known = {field.name for field in dataclasses.fields(TupeConfig)}
-    fields = {name: value for name, value in vars(model.args).items() if name in known}
-    cfg = {"model": {**fields, "_name": "diet_rel_tiny"}, "task": {}}
-    torch.save({"cfg": cfg, "model": model.state_dict()}, tmp_path / "model.pt")
+    write_checkpoint(tmp_path / "model.pt", model, "diet_rel_tiny")
     assert main(["describe", str(tmp_path / "model.pt")]) == 0
     out = capsys.readouterr().out
     assert out.startswith("model: diet_rel_tiny encoder_layers=2 ")

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tupe.models.heads import SpanHead
+
 NAME = "sentence_classification_head"
 
 
@@ -18,6 +20,7 @@ def test_scores(build, tokens):
     assert sorted(head.state_dict()) == ["out_proj.bias", "out_proj.weight"]
     bound = (6 / (24 + 3)) ** 0.5  # Xavier's
     assert not head.out_proj.bias.any()
+    assert SpanHead(2000).weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert 0.8 * bound < head.out_proj.weight.abs().max() <= bound
     features = model(tokens, features_only=True)[0]
     expected = features[:, 0] @ head.out_proj.weight.T + head.out_proj.bias

@@ -52,16 +52,11 @@ def test_diets_table_6(name, fields, millions):
     assert round((counted + pooler) / 1e6, 1) == millions
 
 
-def test_masked_tokens_by_mask_and_by_index(build, tokens):
-    model = build("tupe_tiny")
-    mask = torch.zeros_like(tokens, dtype=torch.bool)
-    mask[0, 3] = mask[0, 7] = mask[1, 2] = True
-    with torch.no_grad():
-        everywhere, _ = model(tokens)
-        by_mask, _ = model(tokens, masked_tokens=mask)
-        by_index, _ = model(tokens, masked_tokens=mask.flatten().nonzero().squeeze(1), num_tokens=23)
-    torch.testing.assert_close(by_mask, everywhere[mask])
-    torch.testing.assert_close(by_index, everywhere[mask])
+def test_frozen_layers(build):
+    model = build("tupe_tiny", encoder_normalize_before=True)
+    model.freeze_layers(1)
+    parameters = model.encoder.sentence_encoder.named_parameters()
+    assert {name[:8] for name, p in parameters if p.requires_grad} == {"layers.1", "layer_no"}
 
 
 @pytest.mark.parametrize("name", ["tupe_tiny", "electra_tupe_tiny"])

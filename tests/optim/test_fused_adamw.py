@@ -3,8 +3,6 @@
 For `amp` see tests/patches/test_optimizers.py.
 """
 
-import copy
-
 import pytest
 import torch
 from fairseq.optim import build_optimizer
@@ -94,19 +92,6 @@ def updates(optimizer, params, first, last, set_rate=None):
     return norm
 
 
-def loaded(name, precision, state, params, prepare=lambda optimizer: None):
-    """A second optimizer, with parameters and state of the first, as after loading a checkpoint."""
-    optimizer, own = wrapped(name, precision)
-    prepare(optimizer)
-    with torch.no_grad():
-        for p, value in zip(own, params):
-            p.copy_(value)
-    for p32, p in zip(getattr(optimizer, "fp32_params", ()), params):
-        p32.data.copy_(p)
-    optimizer.load_state_dict(state, optimizer.optimizer_config)
-    return optimizer, own
-
-
 @pytest.mark.parametrize("precision", WRAPPERS)
 def test_in_every_precision(precision):
     (ours, our_params), (theirs, their_params) = (wrapped(name, precision) for name in ("fused_adamw", "adam"))
@@ -117,17 +102,6 @@ def test_in_every_precision(precision):
     assert {key.dtype for s in ours.optimizer.state.values() for key in (s["exp_avg"], s["exp_avg_sq"])} == {
         torch.float32
     }
-
-
-@pytest.mark.parametrize("precision", WRAPPERS)
-def test_goes_on_bit_for_bit_after_loading(precision):
-    whole, params = wrapped("fused_adamw", precision)
-    updates(whole, params, 0, 7)
-    state = copy.deepcopy(whole.state_dict())
-    resumed, own = loaded("fused_adamw", precision, state, params)
-    updates(whole, params, 7, 14)
-    updates(resumed, own, 7, 14)
-    same(own, params)
 
 
 def test_no_decay_of_what_is_no_matrix():

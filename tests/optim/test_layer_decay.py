@@ -7,7 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.optim.test_fused_adamw import WRAPPERS, loaded, parameters, same, steps, updates, wrapped
+from tests.optim.test_fused_adamw import WRAPPERS, parameters, same, steps, updates, wrapped
 from tupe.models.summary import meta_model
 from tupe.optim.fused_adamw import DecoupledAdam
 from tupe.optim.layer_decay import shares
@@ -69,17 +69,24 @@ def test_every_parameter_moves_by_its_share(name, precision):
         assert [by_param[id(p)] for p in masters] == pytest.approx([0.0025, 0.005, 0.00125, 0.02])
 
 
+@pytest.mark.parametrize("decay", [1.0, 0.5])
 @pytest.mark.parametrize("name", ["adam", "fused_adamw"])
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_resumed_bit_for_bit(name, precision):
-    schedules = []
+@pytest.mark.parametrize("precision", WRAPPERS)
+def test_resumed_bit_for_bit(name, precision, decay):
     whole, params = wrapped(name, precision)
-    rates = schedule(whole)
-    updates(whole, params, 0, 6, rates.step_update)
+    rates = schedule(whole, layer_decay=decay)
+    updates(whole, params, 0, 7, rates.step_update)
     state = copy.deepcopy(whole.state_dict())
-    resumed, own = loaded(name, precision, state, params, lambda optimizer: schedules.append(schedule(optimizer)))
-    updates(whole, params, 6, 12, rates.step_update)
-    updates(resumed, own, 6, 12, schedules[0].step_update)
+    resumed, own = wrapped(name, precision)
+    again = schedule(resumed, layer_decay=decay)
+    with torch.no_grad():
+        for p, value in zip(own, params):
+            p.copy_(value)
+    for p32, p in zip(getattr(resumed, "fp32_params", ()), params):
+        p32.data.copy_(p)
+    resumed.load_state_dict(state, resumed.optimizer_config)
+    updates(whole, params, 7, 14, rates.step_update)
+    updates(resumed, own, 7, 14, again.step_update)
     same(own, params)
 
 

@@ -72,6 +72,7 @@ def test_values_of_a_run_in_updates():
     assert [lr.step_update(u) for u in range(5)] == [0.0, 0.125, 0.25, 0.375, 0.5]
     assert [lr.step_update(u) for u in (7, 10, 11)] == [0.25, 0.0, 0.0]
     assert schedule(max_update=3, warmup_updates=30).step_update(3) == 0.05
+    assert schedule(max_update=100, warmup_ratio=0.29).step_update(29) == 0.5  # 0.29 * 100 is 28.999...
 
 
 @given(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.trainer import Trainer
+from omegaconf import OmegaConf
 
 from tests.commands import BIN, ROOT, environment, train_command
 from tupe.patches import loop
@@ -96,8 +97,9 @@ def kill():
     ],
     ids=["the last", "of the last epoch", "on the way"],
 )
-def test_a_validation_that_a_signal_ends_is_done_by_the_next_start(flags, update, train, tmp_path, monkeypatch):
+def test_a_validation_that_a_signal_ends_is_done_by_the_next_start(flags, update, train, tmp_path, monkeypatch, caplog):
     """What was learnt is saved at once."""
+    caplog.set_level("INFO", "valid")
     valid_step, validated, signals = Trainer.valid_step, [], [signal.SIGUSR1]
 
     def step(self, *args, **kwargs):
@@ -118,6 +120,8 @@ def test_a_validation_that_a_signal_ends_is_done_by_the_next_start(flags, update
     resumed, validated[:] = list(validated), []
     train(tmp_path / "whole", "--dropout", 0.1, *flags)
     assert resumed == validated
+    epochs = [record.getMessage()[:9] for record in caplog.records if record.name == "valid"]
+    assert epochs == 2 * epochs[: len(epochs) // 2] != []
     for name in ("last", "best"):
         ends = [
             torch.load(folder / f"checkpoint_{name}.pt", weights_only=True) for folder in (tmp_path, tmp_path / "whole")
@@ -129,6 +133,15 @@ def test_a_validation_that_a_signal_ends_is_done_by_the_next_start(flags, update
     validated.clear()
     train(tmp_path, "--dropout", 0.1, *flags)  # once
     assert not validated
+
+
+def test_a_validation_is_due_after_whole_intervals_of_epochs():
+    parts = {"dataset": {"validate_interval": 2, "validate_after_updates": 0, "validate_interval_updates": 0}}
+    parts["dataset"]["disable_validation"], parts["checkpoint"] = False, {"reset_dataloader": False}
+    cfg = OmegaConf.create({**parts, "optimization": {"max_update": 0}})
+    trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: 5)
+    states = ({"val_loss": None, "train_iterator": {"epoch": e, "iterations_in_epoch": 0}} for e in (2, 3))
+    assert [loop.validation_due(trainer, state) for state in states] == [False, True]
 
 
 @pytest.mark.parametrize("patience", [0, 1])

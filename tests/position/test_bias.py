@@ -58,6 +58,11 @@ def same(found, wanted, **close):
     torch.testing.assert_close(seen(found), seen(wanted), **close)
 
 
+def test_positions_start_as_berts():
+    for parameter in (term := UntiedAbsolute(200, 64, 2)).table, term.query, term.key:
+        assert parameter.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
 def test_terms_of_other_heads_are_refused():
     untied = UntiedAbsolute(8, 8, 2)
     assert PositionBias(untied, BucketedRelative(1), Reset(2))(4).bias.shape == (2, 4, 4)  # one head is that of all

@@ -1,4 +1,4 @@
-"""Rotary positions: other people's code, gradients and half precision; the net has their equation."""
+"""Rotary positions: p-RoPE, gradients and half precision; `tests/contract` has their equation."""
 
 import pytest
 import torch
@@ -15,19 +15,6 @@ def test_p_rope_keeps_the_fastest_share_of_the_angles(p):
     kept, planes = Rotary(WIDTH, int(p * WIDTH), 1e4**p)(POSITIONS), Rotary(WIDTH)(POSITIONS).chunk(2, -1)
     fastest = [plane[..., : int(p * WIDTH / 2)] for plane in planes]
     torch.testing.assert_close(kept, torch.cat(fastest, -1), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("kind", "base"), [("sliding_attention", 10_000.0), ("full_attention", 160_000.0)])
-def test_modernberts_rotation(kind, base):
-    theirs = pytest.importorskip("transformers.models.modernbert.modeling_modernbert")
-    from transformers import ModernBertConfig
-
-    query, key = torch.randn(2, 2, 3, LENGTH, WIDTH, generator=torch.Generator().manual_seed(0))  # B H n d_h
-    embedding = theirs.ModernBertRotaryEmbedding(ModernBertConfig(hidden_size=3 * WIDTH, num_attention_heads=3))
-    cos, sin = embedding(query, torch.arange(LENGTH)[None], kind)
-    rotation = Rotary(WIDTH, base=base)(POSITIONS.float())
-    for x, want in zip((query, key), theirs.apply_rotary_pos_emb(query, key, cos, sin)):
-        assert (rotate(x.transpose(1, 2), rotation).transpose(1, 2) - want).abs().max() < 4e-6  # of float32 angles
 
 
 @pytest.mark.parametrize("dims", [-1, 6])

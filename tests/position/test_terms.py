@@ -1,6 +1,5 @@
-"""`Terms`: the dense bias is its equation, and what is sliced, split and expanded is a part of it."""
+"""`Terms`: segments are added to the dense bias, and what is split and expanded is a part of it."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,18 +20,6 @@ def parts(heads=2, n=4, m=6, **others):
     return Terms(n, query=query, key=key, relative=normal(heads, n + m - 1), theta=normal(2, heads), **others)
 
 
-@pytest.mark.parametrize("first", [0, 3])
-def test_dense_is_the_equation(first):
-    """Of which the reset is that of row and column 0, wherever the first query stands."""
-    terms = parts()._replace(first=first)
-    for h in range(2):
-        for i in range(4):
-            for j in range(6):
-                want = terms.query[h, i] @ terms.key[h, j] + terms.relative[h, j - i + 3]
-                want = terms.theta[0, h] if first + i == 0 else terms.theta[1, h] if j == 0 else want
-                torch.testing.assert_close(terms.bias[h, i, j], want)
-
-
 def test_segments_are_added_after_the_reset():
     square, values = parts(m=4), normal(2, 2, 2)
     dense = square._replace(segment=values, segments=SEGMENTS).bias
@@ -41,19 +28,6 @@ def test_segments_are_added_after_the_reset():
     alone = Terms(4, segment=values, segments=SEGMENTS)
     torch.testing.assert_close(alone.bias[0, :, 2, 1], values[:, 1, 0])
     assert Terms(4, segment=values, segments=SEGMENTS[:1, :1]).bias.shape == (2, 1, 1)  # of the whole batch
-
-
-@pytest.mark.parametrize("given", [(4, None, 0), (2, None, 0), (3, 3, 0), (1, None, 3), (2, 4, 1), (1, 1, 3)])
-def test_a_slice_is_a_part_of_the_bias(given):
-    length, num_keys, first = given
-    others = {name: normal(2, 4, 5) for name in ("rotation", "content_query", "content_key")}
-    square = parts(m=4, distances=torch.arange(-4, 5)[:, None], **others)
-    found, rows, keys = square.slice(*given), slice(first, first + length), num_keys or first + length
-    torch.testing.assert_close(found.bias, square.bias[:, rows, :keys])
-    for name in ("rotation", "content_query"):
-        assert torch.equal(getattr(found, name), others[name][:, rows])
-    assert torch.equal(found.content_key, others["content_key"][:, :keys])
-    assert found.distances.flatten().tolist() == [*range(-first - length, first + length + 1)]
 
 
 def test_layers_that_do_not_share_are_more_heads():

@@ -76,6 +76,9 @@ def test_an_epoch_depends_on_the_seed_and_its_number_alone(data):
     first, second = drawn(task, 1)[1], drawn(task, 2)[1]
     assert first != second
     assert drawn(make_task(data), 2)[1] == second != drawn(make_task(data, seed=2), 2)[1]
+    assert sorted(drawn(task, 1)[0]["en"]) != sorted(drawn(make_task(data, seed=2), 1)[0]["en"])
+    all_of_them = make_task(data, multilang_sampling_alpha=1.0)
+    assert drawn(all_of_them, 1)[0] != drawn(all_of_them, 2)[0]  # in another order
 
 
 def test_a_block_that_is_drawn_twice_is_masked_otherwise(data):

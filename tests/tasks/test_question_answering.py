@@ -14,6 +14,7 @@ from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.data.questions import score
 from tupe.data.scores import scores, tokens
+from tupe.data.windows import Span
 from tupe.finetune.predict import answers
 from tupe.models import TupeModel
 from tupe.models.config import named
@@ -68,44 +69,29 @@ def batches(dataset, size=16):
         yield dataset.collater([dataset[index] for index in batch])
 
 
-@pytest.mark.parametrize("max_positions", [20, 48])
-def test_windows_hold_question_context_and_answer(data, max_positions):
-    task = make_task(data, max_positions=max_positions, max_query=6, doc_stride=5)
-    dataset = task.load_dataset("train")
-    dictionary, whole = task.source_dictionary, 0
+@pytest.mark.parametrize(("max_positions", "separators"), [(20, 2), (48, 2), (20, 1)])
+def test_windows_hold_question_context_and_answer(data, max_positions, separators):
+    fields = {"max_positions": max_positions, "max_query": 6, "doc_stride": 5}
+    task, dropping = make_task(data, **fields), make_task(data, **fields, windows_without_answer="drop")
+    for one in (task, dropping):
+        one.build_model(OmegaConf.structured(named("tupe_tiny", **FIELDS, pair_separators=separators)))
+    dataset, valid, eos, whole = task.load_dataset("train"), task.load_dataset("valid"), task.source_dictionary.eos(), 0
     for index in range(len(dataset)):
         source, target = dataset[index]["source"].tolist(), dataset[index]["target"]
         assert len(source) == dataset.size(index) <= max_positions
-        assert source[0] == dictionary.bos() and source[-1] == dictionary.eos()
-        middle = source.index(dictionary.eos())
-        assert middle - 1 <= 6 and source[middle + 1] == dictionary.eos() and source.count(dictionary.eos()) == 3
+        assert source[0] == task.source_dictionary.bos() and source[-1] == eos
+        middle = source.index(eos)
+        assert source[middle : middle + separators] == [eos] * separators and source.count(eos) == separators + 1
+        assert middle - 1 <= 6 and valid[index]["context"] == (middle + separators, len(source) - 1)
         if target.any():
             whole += 1
+            assert target[1] < len(source) - 1
             answer = dataset.question_of(index)["answers"][0]["text"]
             assert scores(dataset.text(index, *target), [answer], dataset.tokens) == (True, 1.0), answer
-    assert whole > 80  # some are longer than a window
-    dropped = make_task(data, max_positions=max_positions, max_query=6, doc_stride=5, windows_without_answer="drop")
-    assert len(dropped.load_dataset("train")) == whole
-
-
-def test_a_model_with_one_separator_gets_one(data):
-    fields = {"max_positions": 20, "doc_stride": 8}
-    task, twice = make_task(data, **fields), make_task(data, **fields)
-    make_model(twice)
-    config = OmegaConf.structured(named("tupe_tiny", **FIELDS, pair_separators=1))
-    task.build_model(config)
-    one, two = task.load_dataset("valid"), twice.load_dataset("valid")
-    eos = task.source_dictionary.eos()
-    for index in range(len(one)):
-        source = one[index]["source"].tolist()
-        middle = source.index(eos)
-        assert source.count(eos) == 2 and source[-1] == eos and len(source) == one.size(index) <= 20
-        assert one[index]["context"] == (middle + 1, len(source) - 1)
-        target = one[index]["target"]
-        if target.any():
-            answer = one.question_of(index)["answers"][0]["text"]
-            assert scores(one.text(index, *target), [answer], one.tokens) == (True, 1.0), answer
-    assert max(len(one[i]["source"]) for i in range(len(one))) == 20 and len(one) <= len(two)
+    assert whole > 80 and (max_positions == 48 or dataset.sizes.max() == 20)  # some are longer than a window
+    assert len(dropping.load_dataset("train")) == whole
+    orders = [make_task(data, seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
 
 
 def test_every_piece_may_begin_in_one_window(data):
@@ -118,6 +104,9 @@ def test_every_piece_may_begin_in_one_window(data):
             assert (sample["may_begin"][row] <= sample["may_end"][row]).all()
             start = int(dataset._start[window]) - dataset._begin(window)
             seen.setdefault(question, []).extend((sample["may_begin"][row].nonzero().flatten() + start).tolist())
+    spans = {window: Span(0.5, *2 * [dataset[window]["context"][0]]) for window in range(len(dataset))}
+    wanted = {dataset.question_of(w)["id"]: dataset.text(w, *spans[w][1:]) for w in reversed(spans)}
+    assert dataset.answers(spans) == wanted  # of equal spans, that of the first window
     for number, pieces in seen.items():
         begin, end = (side[dataset._place[number]] for side in (dataset._begins, dataset._ends))
         assert sorted(pieces) == (begin < end).nonzero().flatten().tolist()
@@ -150,7 +139,7 @@ def test_the_scores_depend_on_no_split(data):
 def test_the_loss_is_the_mean_of_two_cross_entropies(data):
     task = make_task(data)
     dataset, criterion = task.load_dataset("train"), TupeQuestionAnsweringCriterion(task)
-    sample = dataset.collater([dataset[0], dataset[1]])
+    sample = dataset.collater([dataset[dataset.sizes.argmin()], dataset[dataset.sizes.argmax()]])
     width = sample["net_input"]["src_tokens"].shape[1]
     begin, end = torch.randn(2, 2, width)
     padding = sample["net_input"]["src_tokens"] == task.source_dictionary.pad()

@@ -154,6 +154,12 @@ def test_unordered_pairs_are_trained_on_in_both_orders(folder, regression):
     assert load(folder.task(**said)) == one
 
 
+def test_the_order_depends_on_the_seed(folder):
+    folder.split("train", input0=[*"abcdefgh"], labels=["x"] * 8)
+    orders = [folder.task(seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
 def test_regression_targets_stay_exact_in_half_precision(folder):
     folder.split("train", input0=["a", "b"], labels=[3.8, 0.1])
     task = folder.task(regression_target=True, num_classes=1)

@@ -31,7 +31,8 @@ UNTIED = {"tie_word_embeddings": False}
 KINDS = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "roberta-prelayernorm", "bert", "distilbert", "mpnet")
 CASES = [(kind, {}) for kind in (*KINDS, "electra", "deberta-v2", "modernbert")]
 CASES += [(kind, {"type_vocab_size": 1}) for kind in ("roberta", "bert")]
-CASES += [("roberta", UNTIED), ("bert", UNTIED), ("bert", {"hidden_act": "gelu_new"}), ("bert", {"vocab_size": 300})]
+CASES += [("roberta", UNTIED), ("bert", UNTIED), ("bert", {"hidden_act": "gelu_new"})]
+CASES += [("bert", {"vocab_size": 300, "attention_probs_dropout_prob": 0.25})]
 CASES += [("mpnet", {"layer_norm_eps": 1e-3}), ("electra", {"embedding_size": 8, "layer_norm_eps": 1e-5})]
 CASES += [("deberta-v2", V3), ("deberta-v2", {**V3, "position_buckets": -1}), ("deberta-v2", {**V3, "legacy": False})]
 CASES += [("deberta-v2", {**V3, "position_biased_input": True, "type_vocab_size": 2})]
@@ -70,6 +71,7 @@ def test_features_of_a_pair_of_texts(kind, fields, saved, tmp_path):
     close(hub.extract_features(tokens), original.base_model(**inputs).last_hidden_state)
     close(hub.model(tokens[None])[0], original(**inputs).logits[..., rows])
     got = (hub.model.args.max_positions, hub.model.args.activation_dropout, hub.model.args.untie_weights_roberta)
+    assert (hub.model.args.attention_dropout == 0.25) == ("attention_probs_dropout_prob" in fields)
     assert got == (POSITIONS, fields.get("mlp_dropout", 0), fields == UNTIED)
 
 
@@ -147,13 +149,13 @@ def test_weights_that_are_not_the_model_s(change, saved, tmp_path):
 )
 @torch.no_grad()
 def test_fairseq(change, options, released, tmp_path):
-    folder, original = released(change, **options)
+    folder, original = released(change, attention_dropout=0.2, **options)
     import_model(folder, tmp_path / "out")
     hub = opened(tmp_path / "out")
     tokens = torch.randint(4, len(hub.task.source_dictionary), (2, 30))
     tokens[:, 0], tokens[:, -1], tokens[0, 20:] = 0, 2, 1
     close(hub.model(tokens)[0][tokens != 1], original(tokens)[0][tokens != 1])
-    assert hub.model.args.max_positions == POSITIONS
+    assert (hub.model.args.max_positions, hub.model.args.attention_dropout) == (POSITIONS, 0.2)
 
 
 @pytest.mark.parametrize("tied", [True, False])

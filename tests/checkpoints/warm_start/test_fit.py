@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tupe.checkpoints.warm_start import start
 from tupe.checkpoints.warm_start.carry import into_words, position_weights
 from tupe.checkpoints.warm_start.fit import agreeing_heads, centred, fit, logits_of
 from tupe.checkpoints.warm_start.start import build, target_fields, warm_start, without_order
@@ -80,7 +81,7 @@ def test_values_by_distance(relative):
 
 
 def test_a_constant_goes_into_the_words(make, tokens):
-    """Every logit of a tied output moves by the same."""
+    torch.testing.assert_close(position_weights(4), torch.tensor([0, 6, 3, 2]) / 11)  # 1/i
     old = make()
     still = without_order(old)
     new = build(target_fields(old, "t5", ["segment=none"]), 30).eval()
@@ -121,6 +122,13 @@ def test_of_imported_models(own, system, make, tokens):
     for part in ("fc1.weight", "self_attn.out_proj.bias", "fc2.bias"):
         key = f"sentence_encoder.layers.1.{part}"
         assert torch.equal(state[key], old.state_dict()[key])
+
+
+def test_heads_that_share_get_their_mean(make, monkeypatch):
+    seen, text = [], torch.zeros(4, N, dtype=torch.long).random_(4, 29)
+    monkeypatch.setattr(start, "fit", lambda bias, logits, table: seen.append(logits))
+    warm_start(make(), target_fields(make(), "tupe_a", ["sharing=head"]), text)
+    torch.testing.assert_close(seen[0], logits_of(make(), text).mean(1))
 
 
 def test_heads_stay_with_the_values_that_they_have(make):

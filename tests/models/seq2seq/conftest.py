@@ -52,13 +52,6 @@ def build(task):
     return build
 
 
-@pytest.fixture(params=CASES)
-def model(request, build):
-    """A model of each system, and of some combinations."""
-    system, fields = CASES[request.param]
-    return build(system, **fields)
-
-
 @pytest.fixture
 def source(dictionary):
     """Three sentences of 9, 6 and 2 tokens, padded on the right."""

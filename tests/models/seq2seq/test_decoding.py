@@ -64,7 +64,10 @@ def test_step_by_step_is_all_at_once(case, backend, build, source):
         tokens = torch.cat([tokens, torch.tensor([[draw.randrange(4, 24)] for _ in rows])], 1)
 
 
-def test_beam_search_scores_what_the_model_says(model, source):
+@pytest.mark.parametrize("case", CASES)
+def test_beam_search_scores_what_the_model_says(case, build, source):
+    system, fields = CASES[case]
+    model = build(system, **fields)
     found = generate([model], source)
     for row, hypotheses in zip(source, found):
         assert len(hypotheses) == 4

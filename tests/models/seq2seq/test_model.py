@@ -53,8 +53,10 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
 
 
 def test_learned_positions_start_as_fairseqs(task):
-    table = Seq2SeqModel.build_model(named("seq2seq_learned_tiny"), task).encoder.stack.input_positions.weight
+    stack = Seq2SeqModel.build_model(named("seq2seq_learned_tiny"), task).encoder.stack
+    table, weight = stack.input_positions.weight, stack.layers[0].self_attn.qkv_proj.weight
     assert table.std().item() == pytest.approx(table.shape[1] ** -0.5, rel=0.1)
+    assert weight.std().item() == pytest.approx((2 / sum(weight.shape)) ** 0.5, rel=0.05)  # Xavier's
 
 
 @pytest.mark.parametrize("field", [{"reset": "paper"}, {"segment": "per_head"}, {"relative": "deberta"}])
