@@ -24,6 +24,7 @@ from tupe.position import (
     RelativeEmbeddings,
     Reset,
     Rotary,
+    Terms,
     UnbinnedRelative,
     UntiedAbsolute,
 )
@@ -151,6 +152,18 @@ def test_evaluation_computes_once_and_slices(position):
     assert calls(build("TUPE-R").eval(), *range(1, ALL + 1)) == 6  # rising lengths
     with pytest.raises(ValueError, match="33 tokens is longer than the 32 positions"):
         position(ALL + 1)
+
+
+class Racing(PositionBias):
+    """Another thread calls `eval()` as soon as terms are kept."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, ([], [], Terms()) if name == "_kept" else value)
+
+
+@torch.no_grad()
+def test_threads_may_share_a_model():
+    assert Racing(relative=BucketedRelative(3)).eval()(5).bias.shape == (3, 5, 5)
 
 
 def test_training_and_gradients_compute_each_time(position):

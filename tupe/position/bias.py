@@ -138,13 +138,14 @@ class PositionBias(nn.Module):
     def kept(self, length: int, tensors: list[Tensor]) -> Terms:
         """Return the terms of at least `length` positions, computed only if parts or `tensors` changed since."""
         state = [*self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
-        if self._kept[0] != state or self._kept[2].length < length:
+        kept = self._kept  # read once, because another thread may call `eval()`
+        if kept[0] != state or kept[2].length < length:
             longer = min(1 << (length - 1).bit_length(), self.max_positions)  # so rising lengths recompute a few times
             with torch.inference_mode(False), torch.no_grad():
                 terms = self.compute(int(max(length, longer)))
             alive = [t.detach() for t in tensors]  # so that no new tensor reuses one of their addresses
-            self._kept = state, alive, terms
-        return self._kept[2]
+            self._kept = kept = state, alive, terms
+        return kept[2]
 
     def scale(self, head_dim: int) -> float:
         """Return the factor of the content logits, `1 / sqrt(num_terms * d_h)`, for heads of width `d_h`."""
