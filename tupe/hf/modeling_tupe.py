@@ -122,7 +122,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         assert kwargs.get("position_ids") is None, "positions are the columns: pad the sequences of a batch"
         given = inputs_embeds if input_ids is None else input_ids
         if attention_mask is not None:
-            hidden = attention_mask.eq(0)
+            hidden = attention_mask.eq(0).expand(given.shape[:2])
         elif input_ids is None or self.config.pad_token_id is None:
             hidden = torch.zeros(given.shape[:2], dtype=torch.bool, device=given.device)
         else:
@@ -131,7 +131,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         looked_at = hidden.device.type == "cpu" and not is_traced()
         tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if looked_at else None, padded=keep)
         if token_type_ids is not None:
-            segments = token_type_ids.bool()
+            segments = token_type_ids.bool().expand(hidden.shape)
         else:
             segments = torch.zeros_like(hidden) if input_ids is None else self.segments(input_ids)
         given = tokens.unpad(given)
