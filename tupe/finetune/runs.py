@@ -1,9 +1,10 @@
 """A run of a sweep, its data, its folder and its result."""
 
 import hashlib
-import re
 from pathlib import Path
 from typing import NamedTuple
+
+from hydra.core.override_parser.types import Quote, QuotedString
 
 from tupe.data.manifest import checksums
 from tupe.util import read_json
@@ -57,5 +58,4 @@ def identity(data: Path) -> str:
 
 def quoted(value: str | Path) -> str:
     """Quote a value for Hydra's command line."""
-    escaped = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + (end[2] and r"\'"), str(value))
-    return f"'{escaped}'"
+    return QuotedString(str(value), Quote.single).with_quotes()
