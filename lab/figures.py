@@ -97,7 +97,7 @@ def plot_scores(results: Results, output: Path) -> bool:
                 ax.scatter(*(zip(*found) if found else ((), ())), facecolors=face, label=label, **style)
                 points += found
         ax.set(title=f"{column.name}, {column.metric}", xlabel="validation loss (bits)")
-    return _finish(figure, output, points, in_order=None)
+    return _finish(figure, output, points, in_order=False)
 
 
 def _line(ax, number: int, label: str, x: Iterable[float], losses: Iterable[Sequence[float]], **style: object) -> list:
@@ -108,7 +108,7 @@ def _line(ax, number: int, label: str, x: Iterable[float], losses: Iterable[Sequ
     return ax.plot(x, mean, label=label, **style)
 
 
-def _finish(figure, output: Path, drawn: list, in_order: bool | None = True) -> bool:
+def _finish(figure, output: Path, drawn: list, in_order: bool = True) -> bool:
     """Save the figure if something was drawn. The legend is in the order of the lines' ends, or of drawing."""
     for ax in figure.axes:
         ax.grid(alpha=0.3)
