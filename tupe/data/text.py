@@ -154,7 +154,7 @@ PROFILES = {
         *("deduplicate-documents", "deduplicate-lines", REPAIR, "special-tokens", "normalise-punctuation"),
         *(SPLIT, "tokenise", "lower-case", "drop-rare-words", "join-short-sentences"),
     ),
-    "sentencepiece": (*("deduplicate-documents", "deduplicate-lines", REPAIR, SPLIT, "join-short-sentences"),),
+    "sentencepiece": ("deduplicate-documents", "deduplicate-lines", REPAIR, SPLIT, "join-short-sentences"),
 }
 #: All stages in their order; `tupe.data.corpus` has those that need the whole corpus.
 STAGES = (*PROFILES["paper"], KEEP_WHITE_SPACE)
