@@ -10,7 +10,6 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -184,7 +183,7 @@ def config_dir(kind: str = "") -> Path:
     Args:
         kind: Subfolder: `pretraining`, `finetuning`, `translation` or `study`.
     """
-    package = Path(str(resources.files("tupe"))).resolve()
+    package = Path(__file__).parent.resolve()
     folder = package / "configs"
     return (folder if folder.is_dir() else package.parent / "configs") / kind
 
