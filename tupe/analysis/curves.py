@@ -65,12 +65,15 @@ def reaches(log: TrainingLog, loss: float) -> float | None:
     The loss is interpolated between validations. The TUPE paper reports when it reaches the final loss of BERT-A: after
     30% of the updates.
     """
-    found = losses(log)
-    below = next((number for number, (_, lower) in enumerate(found) if lower <= loss), None)
-    if not below:
-        return None if below is None else float(found[0][0])
-    (first, higher), (update, lower) = found[below - 1 : below + 1]
-    return first + (update - first) * (higher - loss) / (higher - lower)
+    before = None
+    for update, found in losses(log):
+        if found <= loss:
+            if before is None:
+                return float(update)
+            first, higher = before
+            return first + (update - first) * (higher - loss) / (higher - found)
+        before = update, found
+    return None
 
 
 def losses(log: TrainingLog) -> list[tuple[int, float]]:
