@@ -42,20 +42,17 @@ def longest_input(encoder: Encoder) -> float:
 
 
 @torch.no_grad()
-def loss_by_position(
-    encoder: Encoder, data: Path, length: int, sequences: int = 1 << 30
-) -> tuple[np.ndarray, np.ndarray]:
+def loss_by_position(encoder: Encoder, data: Path, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Measure the loss at every position of the corpus's held-out text, cut into sequences of `length` with `[CLS]`.
 
-    15% of the tokens are masked as in training, the same ones for every model and length. At most `sequences` sequences
-    are read.
+    15% of the tokens are masked as in training, the same ones for every model and length.
 
     Returns:
         The sum of bits, and the number of masked tokens, at each position, `(length,)` each in float64.
     """
     stream = read_stream(encoder, data)
     words = min(length - 1, len(stream))
-    bits, masked = _losses(encoder, [mask(encoder, stream[: sequences * words])], words, words)
+    bits, masked = _losses(encoder, [mask(encoder, stream)], words, words)
     return bits.sum(0), masked.sum(0).astype(np.float64)
 
 
