@@ -81,7 +81,7 @@ def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     longest, symbols, eos = model.config.max_position_embeddings, model.config.vocab_size, model.config.eos_token_id
     random = np.random.default_rng(0)
     for batch, length in ((1, 1), (2, min(5, longest)), (3, min(128, longest)), (1, longest)):
-        ids = random.integers(min(4, symbols - 1), symbols, (batch, length))
+        ids = random.integers(4, symbols, (batch, length))
         mask = np.ones_like(ids)
         if length > 4:
             ids[0, 2:4] = eos
@@ -94,7 +94,7 @@ def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _trace(traced: _Traced, path: Path) -> None:
     """Write the graph of a model."""
     config = traced.model.config
-    ids = torch.full((2, min(7, config.max_position_embeddings)), 4 % config.vocab_size)
+    ids = torch.full((2, min(7, config.max_position_embeddings)), 4)
     dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
     program = torch.onnx.export(
         traced,
