@@ -13,8 +13,7 @@ class Column(NamedTuple):
     name: str  # its heading
     task: str
     metric: str = "accuracy"  # as the criterion logs it, in percent; "": the metric that chose the best epoch
-    # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; `XQuAD/` is the mean of
-    # all languages
+    # fairseq's name of a set, such as `valid`, or `XQuAD/test-de` of a language; `XQuAD/` is the mean of the languages
     subset: str = "valid"
     averaged: bool = True  # whether the papers' average includes it
     gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap
@@ -25,11 +24,13 @@ class Column(NamedTuple):
             return result.score
         if self.subset.endswith("/"):
             scores = {name: result.metrics[name].get(self.metric) for name in self.splits(result)}
-            english = [scores.pop(name) for name in list(scores) if self.gap and name.endswith("-en")]
-            if not scores or None in (*english, *scores.values()) or len(english) != self.gap:
+            if not scores or None in scores.values():
                 return None
-            mean = statistics.fmean(scores.values())
-            return english[0] - mean if self.gap else mean
+            if not self.gap:
+                return statistics.fmean(scores.values())
+            english = [score for name, score in scores.items() if name.endswith("-en")]
+            others = [score for name, score in scores.items() if not name.endswith("-en")]
+            return english[0] - statistics.fmean(others) if english and others else None
         return result.metrics.get(self.subset, {}).get(self.metric)
 
     def splits(self, result: Result) -> list[str]:

@@ -46,9 +46,8 @@ class Result(NamedTuple):
 
 def result(folder: Path) -> Result | None:
     """Return the result of a run, or None if it is not finished."""
-    if not (folder / RESULT).is_file():
-        return None
-    return Result(**read_json(folder / RESULT))
+    path = folder / RESULT
+    return Result(**read_json(path)) if path.is_file() else None
 
 
 def identity(data: Path) -> str:
