@@ -45,7 +45,7 @@ SLICE = 1 << 23  # hashes compared at a time: some 300 MB
 SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
 RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare; a line with a larger fraction of them is dropped
-_PLACES = 1 << 25  # buckets for the counts of words
+_BUCKETS = 1 << 25  # for the counts of words
 # Intermediate files keep surrogates, which JSON can spell and which represent bytes that were not UTF-8.
 _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
@@ -192,7 +192,7 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
     """
     folder, counts = work / "clean", {}
     if not folder.exists():
-        words = np.zeros(_PLACES, dtype=np.uint32)
+        words = np.zeros(_BUCKETS, dtype=np.uint32)
         again, lines_again = (repeated(work / "read" / kind, settings.stages) for kind in ("documents", "lines"))
         hashes = np.fromfile(work / "read/documents", dtype="<u8")
         lengths = np.fromfile(work / "read/lengths", dtype=np.int64)
@@ -209,8 +209,8 @@ def clean(work: Path, settings: Settings, map_: Map) -> dict[str, dict[str, int]
                 texts = tqdm(_documents(work / f"read/text.{language}"), "clean", len(held), disable=None)
                 kept = _kept(zip(texts, begins[own], again[own], held), lines_again, did)
                 with (part / f"train.{language}").open("wb") as train, (part / f"valid.{language}").open("wb") as valid:
-                    for cleaned, places, numbers, more in map_(partial(_clean, settings), batches(kept, BATCH)):
-                        np.add.at(words, places, numbers)
+                    for cleaned, buckets, numbers, more in map_(partial(_clean, settings), batches(kept, BATCH)):
+                        np.add.at(words, buckets, numbers)
                         did.update(more)
                         for is_held, lines in cleaned:
                             (valid if is_held else train).write(_as_text(lines))
@@ -257,12 +257,12 @@ def _clean(settings: Settings, batch: list[tuple[bool, list[str]]]) -> tuple:
     processing, counts = kept_processing(settings.stages, settings.language), Counter()
     cleaned = [(is_held, processing.document(lines, counts)) for is_held, lines in batch]
     words = Counter(word for _, lines in cleaned for line in lines for word in line.split())
-    return [one for one in cleaned if one[1]], [*map(_place, words)], [*words.values()], counts
+    return [one for one in cleaned if one[1]], [*map(_bucket, words)], [*words.values()], counts
 
 
-def _place(word: str) -> int:
+def _bucket(word: str) -> int:
     """Return the bucket that counts a word. Rare words that share a bucket may count as frequent."""
-    return crc32(word.encode()) % _PLACES
+    return crc32(word.encode()) % _BUCKETS
 
 
 def vocabulary(out: Path, settings: Settings, shared: Manifest | None) -> Path:
@@ -335,8 +335,8 @@ def _encode(settings: Settings, model: Path, split: str, batch: list[list[str]])
 
     for lines in batch:
         if "drop-rare-words" in settings.stages:
-            places = ([_place(word) for word in line.split()] for line in lines)
-            common = [line for line, of in zip(lines, places) if rare[of].sum() <= RARE_SHARE * len(of)]
+            buckets = ([_bucket(word) for word in line.split()] for line in lines)
+            common = [line for line, of in zip(lines, buckets) if rare[of].sum() <= RARE_SHARE * len(of)]
             counts["drop-rare-words: removed"] += len(lines) - len(common)
             lines = common
 
