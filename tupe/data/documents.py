@@ -16,7 +16,7 @@ from tupe.data.text import unescape
 from tupe.util import UserError
 
 _ENDINGS = {".txt", ".text", ".json", ".jsonl", ".xz", ".gz", ".bz2"}
-_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _JSON = re.compile(rb'\{\s*"[^"]*"\s*:')
 DOCUMENT_CHARACTERS = 8 << 20  # a longer document is cut, so that one fits in memory
 
@@ -95,7 +95,7 @@ def documents_of(path: Path, book: bool) -> Iterator[list[str]]:
 
 def _lines(path: Path, book: bool) -> Iterator[str | None]:
     """Yield the lines of a file's text, and None at the end of each document."""
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         head = file.peek(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
         encoding = "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
         text = io.TextIOWrapper(file, encoding=encoding, errors="surrogateescape", newline="\n")
@@ -123,9 +123,9 @@ def unchanged(paths: Iterable[Path]) -> Iterator[None]:
             raise UserError(f"{path} changed while it was read. Run the command again when the file is complete.")
 
 
-def open_packed(path: Path) -> BinaryIO:
+def open_compressed(path: Path) -> BinaryIO:
     """Open a file for reading; its first bytes decide how it is decompressed."""
     with path.open("rb") as file:
         start = file.read(8)
-    unpack = next((function for magic, function in _PACKED.items() if start.startswith(magic)), open)
+    unpack = next((function for magic, function in _COMPRESSED.items() if start.startswith(magic)), open)
     return unpack(path, "rb")

@@ -27,7 +27,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tupe.data.binary import writer
-from tupe.data.documents import open_packed, unchanged
+from tupe.data.documents import open_compressed, unchanged
 from tupe.data.manifest import REPORT, Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.scores import Tokens, scores, tokens
@@ -46,15 +46,15 @@ def read(path: Path) -> list[dict[str, Any]]:
     As in the file, each has a `context`, and `qas` with `id`, `question` and `answers`. Only answers without text, such
     as those of XTREME's test sets, are left out.
     """
-    paragraphs = [paragraph for article in read_packed_json(path)["data"] for paragraph in article["paragraphs"]]
+    paragraphs = [paragraph for article in read_compressed_json(path)["data"] for paragraph in article["paragraphs"]]
     for question in chain.from_iterable(paragraph["qas"] for paragraph in paragraphs):
         question["answers"] = [answer for answer in question.get("answers", ()) if answer["text"]]
     return paragraphs
 
 
-def read_packed_json(path: Path) -> Any:
+def read_compressed_json(path: Path) -> Any:
     """Read a JSON file, which may be compressed."""
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         return json.loads(file.read())
 
 
@@ -85,7 +85,7 @@ def qa_score(
         rules: Rules by which answers are scored.
         language: Language of the text.
     """
-    paragraphs, predicted = read(reference), read_packed_json(predictions)
+    paragraphs, predicted = read(reference), read_compressed_json(predictions)
     ids = {question["id"] for paragraph in paragraphs for question in paragraph["qas"]}
     if missing := ids - predicted.keys():
         said = f"{len(missing)} question(s) without a prediction count as 0, such as {min(missing)}"
@@ -184,8 +184,8 @@ def _write_split(split: str, path: Path, corpus: Manifest, about: dict[str, str]
     sizes = {"context": symbols, "question": symbols, "begin": _CHARACTERS, "end": _CHARACTERS}
     counts, examples, numbers = Counter(contexts=len(paragraphs)), [], count()
     out.mkdir()
-    with open_packed(path) as packed, (out / QUESTIONS).open("wb") as plain:
-        shutil.copyfileobj(packed, plain)
+    with open_compressed(path) as source, (out / QUESTIONS).open("wb") as plain:
+        shutil.copyfileobj(source, plain)
 
     with ExitStack() as stack:
         add = {name: stack.enter_context(writer(out / name, size)) for name, size in sizes.items()}

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
-from tupe.data.documents import open_packed, unchanged
+from tupe.data.documents import open_compressed, unchanged
 from tupe.data.manifest import NAME, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import unescape
@@ -88,7 +88,7 @@ def prepare_translation(
 
 def _find(prefix: str, language: str) -> Path:
     """Find `PREFIX.en`, or a compressed file; if both are missing, reading `PREFIX.en` will fail."""
-    names = [Path(f"{prefix}.{language}{packed}") for packed in ("", ".gz", ".xz", ".bz2")]
+    names = [Path(f"{prefix}.{language}{suffix}") for suffix in ("", ".gz", ".xz", ".bz2")]
     return next(filter(Path.is_file, names), names[0])
 
 
@@ -99,7 +99,7 @@ def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file, which may be compressed."""
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         for number, raw in enumerate(file):
             yield " ".join(unescape(raw.decode("utf-8" if number else "utf-8-sig")).split())
 
