@@ -47,7 +47,7 @@ class Record:
     conditions: str = ""
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
-    seconds: float = 0.0  # of the processor, for a conversion by `tupe warm-start`
+    seconds: float = 0.0  # CPU time of a conversion by `tupe warm-start`
 
     @property
     def loss(self) -> float:

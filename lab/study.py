@@ -44,7 +44,7 @@ _SEARCH_VALIDATIONS = 4
 _ASIDE = ("hydra", "defaults", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval")
 _ASIDE += ("task.data", "dataset.num_workers")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-_SECONDS = re.compile(r"^it took ([\d.]+) s of the processor", re.MULTILINE)
+_SECONDS = re.compile(r"^CPU time: ([\d.]+) s", re.MULTILINE)
 #: Messages of a run whose loss was not finite, by `tupe` and by fairseq.
 _DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 #: Files in a run's folder: its output, the mark of its end, and the time of its interrupted starts.

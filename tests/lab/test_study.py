@@ -60,7 +60,7 @@ def make(design, tmp_path, monkeypatch):
             (folder / "hydra_train.log").touch()
             if run.part == "start":
                 (folder / "start.pt").touch()
-                return 0, 2.5, "it took 2.50 s of the processor"
+                return 0, 2.5, "CPU time: 2.50 s"
             if str(run) in (ends or {}):
                 return 1, 1.0, ends[str(run)]
             done, lr = study.updates(design, run), here.lr(run)

@@ -118,7 +118,7 @@ def warm_start(
         better = all(best > max(others) for best, *others in zip(*cosines.values()))
         advice = "train it further before use" if target.sharing == "none" else "sharing=none keeps more"
         print("better than both at every length" if better else f"warning: not better than both: {advice}")
-    print(f"it took {seconds:.2f} s of the processor")  # lab/study.py parses this line
+    print(f"CPU time: {seconds:.2f} s")  # lab/study.py parses this line
     weights, left = start.checkpoint_weights(new, opened.weights)
     write_weights(out, model_config(new.args, new.args._name), weights)
     print(f"wrote {out}, without the optimizer's state")
