@@ -266,13 +266,13 @@ class Study:
         with run_folder(folder, settings) as held:
             (folder / _ENDED).unlink(missing_ok=True)
             spent = read_json(folder / _SPENT) if (folder / _SPENT).exists() else 0.0
-            code, seconds, said = self._run(self.command(run, folder), folder / _LOG, held.fileno())
+            code, seconds, output = self._run(self.command(run, folder), folder / _LOG, held.fileno())
             spent += seconds
             write_json(folder / _SPENT, spent)
-            diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(said))
+            diverged = bool(code) and run.part == "search" and bool(_DIVERGED.search(output))
             if code and (self._stopping or not diverged):
-                raise RuntimeError(next(reversed(said.strip().splitlines()), f"exit status {code}"))
-            record = self.record(run, settings, folder, spent, diverged, said)
+                raise RuntimeError(next(reversed(output.strip().splitlines()), f"exit status {code}"))
+            record = self.record(run, settings, folder, spent, diverged, output)
             write_record(self.records, run, record)
             (folder / _ENDED).touch()
             self.done[run] = record
@@ -317,16 +317,16 @@ class Study:
             self._processes.discard(process)
             process.returncode = os.waitstatus_to_exitcode(status)
             file.seek(first)
-            said = file.read().decode(errors="replace")
-        return process.returncode, usage.ru_utime + usage.ru_stime, said
+            output = file.read().decode(errors="replace")
+        return process.returncode, usage.ru_utime + usage.ru_stime, output
 
     def record(
-        self, run: Run, settings: dict[str, Any], folder: Path, spent: float, diverged: bool, said: str
+        self, run: Run, settings: dict[str, Any], folder: Path, spent: float, diverged: bool, output: str
     ) -> Record:
-        """Return the record of a run that has ended; `said` is the output of its command."""
+        """Return the record of a run that has ended; `output` is the output of its command."""
         about = {"settings": settings, **this_machine()}
         if run.part == "start":
-            return Record(seconds=float(_SECONDS.findall(said)[-1]), **about)
+            return Record(seconds=float(_SECONDS.findall(output)[-1]), **about)
         if run.part == "cost":
             found, times = read_json(folder / "model.json"), {}
             for record in found["records"]:

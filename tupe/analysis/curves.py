@@ -124,13 +124,13 @@ def _curve(records: Records, name: str) -> tuple[list[int], list[float]]:
 def _caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:
     """Describe how a run ends, and after which fraction of its updates it reaches the final loss of `against`."""
     valid = logs[name].valid
-    said = "not yet validated"
+    caption = "not yet validated"
     if valid:
         record = valid[max(valid)]
         found = f", AUC {record[_DETECTS]:.1f}" if _DETECTS in record else ""
-        said = f"{record['loss']:.3f} bits{found} after {max(valid):,} updates"
+        caption = f"{record['loss']:.3f} bits{found} after {max(valid):,} updates"
     if against not in (None, name):
         reached = reaches(logs[name], losses(logs[against])[-1][1])
         share = "not reached" if reached is None else f"after {reached / max(valid):.0%} of its updates"
-        said += f"; {against}'s end {share}"
-    return said
+        caption += f"; {against}'s end {share}"
+    return caption

@@ -74,8 +74,8 @@ def train(precision: str) -> str:
     """Run `fairseq-train` with an option such as `--bf16`, and return the loss."""
     command = [*TRAINING.split(), str(user_dir()), precision]
     done = subprocess.run(command, capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    records = [json.loads(record) for record in re.findall(r'\{.*"train_loss".*\}', said)]
+    output = done.stdout + done.stderr
+    records = [json.loads(record) for record in re.findall(r'\{.*"train_loss".*\}', output)]
     if done.returncode or not math.isfinite(loss := float(records[-1]["train_loss"])):
-        raise RuntimeError(said)
+        raise RuntimeError(output)
     return f"loss {loss:.2f} in {records[-1]['train_num_updates']} updates"

@@ -88,8 +88,8 @@ def qa_score(
     paragraphs, predicted = read(reference), read_compressed_json(predictions)
     ids = {question["id"] for paragraph in paragraphs for question in paragraph["qas"]}
     if missing := ids - predicted.keys():
-        said = f"{len(missing)} question(s) without a prediction count as 0, such as {min(missing)}"
-        print(f"warning: {said}", file=sys.stderr)
+        text = f"{len(missing)} question(s) without a prediction count as 0, such as {min(missing)}"
+        print(f"warning: {text}", file=sys.stderr)
     return json.dumps(score(paragraphs, predicted, tokens(rules, language)))
 
 

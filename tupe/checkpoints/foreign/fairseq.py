@@ -55,12 +55,12 @@ def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool)
     original = _original(Namespace(**{**options, **fields, "data": ""}), state["model"], dictionary, head, kept)
 
     def run(tokens: Tensor, *_: object) -> dict[str, Tensor]:
-        said = {"features": original(tokens, features_only=True)[0]}
+        outputs = {"features": original(tokens, features_only=True)[0]}
         if foreign.has_lm_head:
-            said["logits"] = original(tokens)[0]
+            outputs["logits"] = original(tokens)[0]
         if head is not None:
-            said["head"] = original(tokens, classification_head_name=head)[0]
-        return said
+            outputs["head"] = original(tokens, classification_head_name=head)[0]
+        return outputs
 
     foreign = Foreign(
         kind="RoBERTa of fairseq",

@@ -61,12 +61,12 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
         inputs = {"input_ids": tokens, "attention_mask": words.long()}
         if segments is not None:
             inputs["token_type_ids"] = segments
-        said = {"features": original.base_model(**inputs).last_hidden_state}
+        outputs = {"features": original.base_model(**inputs).last_hidden_state}
         if foreign.has_lm_head:
-            said["logits"] = original(**inputs).logits
+            outputs["logits"] = original(**inputs).logits
         if with_head:
-            said["head"] = classifier(**inputs).logits
-        return said
+            outputs["head"] = classifier(**inputs).logits
+        return outputs
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_TRUSTED)
     symbols, rows = by_role(*_symbols(tokenizer, config.vocab_size))
