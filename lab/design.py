@@ -14,7 +14,7 @@ from tupe.util import config_dir
 #: fairseq's own model, an independent check of the baseline `BERT-A`.
 ROBERTA = "roberta"
 BASELINE = "bert_a"
-#: Row of a model without positions. Its loss shows what can be learnt without word order.
+#: Row of a model without positions. Its loss shows what can be learned without word order.
 CONTROL = "no_positions"
 PARTS = ("search", "final", "start", "short", "glue", "cost")
 

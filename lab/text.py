@@ -110,7 +110,7 @@ def _without_repeats(sentences: list[str], seen: set[str]) -> list[str]:
     return new
 
 
-def swap_neighbours(sentence: str, rng: random.Random) -> str | None:
+def swap_neighbors(sentence: str, rng: random.Random) -> str | None:
     """Return the sentence with two neighboring words swapped; None if no two can be.
 
     Words with punctuation and the first word, whose capital would show it, stay in place.
@@ -136,7 +136,7 @@ def write_word_order(sentences: Sequence[str], folder: Path) -> None:
     rng = random.Random(1)
     pairs, seen = [], set()
     for sentence in sentences:
-        swapped = swap_neighbours(sentence, rng)
+        swapped = swap_neighbors(sentence, rng)
         if swapped is not None and not {sentence, swapped} & seen:
             seen |= {sentence, swapped}
             pairs.append((sentence, swapped))

@@ -68,7 +68,7 @@ SLOW = (
     "finetune/test_predict",
     "test_plugin",
     "test_docs.py::test_block[docs/encodings.md-",  # a term of one's own needs a process of its own
-    "analysis/test_length.py::test_centred_windows_score_the_same_tokens_once",
+    "analysis/test_length.py::test_centered_windows_score_the_same_tokens_once",
     "analysis/test_length.py::test_a_window",
 )
 

@@ -1,4 +1,4 @@
-"""Time attention with a learnt bias that the batch shares, by each backend, and without a bias, as the floor.
+"""Time attention with a learned bias that the batch shares, by each backend, and without a bias, as the floor.
 
     python lab/benchmarks/attention.py --output results                                 # a GPU, bf16
     python lab/benchmarks/attention.py --dropout 0.1 --output results

@@ -68,7 +68,7 @@ def test_masks_are_berts_whatever_comes_after(tmp_path, monkeypatch):
 
 
 @torch.no_grad()
-def test_centred_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text):
+def test_centered_windows_score_the_same_tokens_once(tmp_path, monkeypatch, text):
     monkeypatch.setattr(length, "_TOKENS", 100)  # batches of four to twelve
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="t5_tiny")
     stream, encoder = text(300), open_encoder(path)
@@ -119,7 +119,7 @@ def test_interval_of_a_difference():
     assert mean == pytest.approx(values.mean())
     assert half == pytest.approx(2.7764 * values.std(ddof=1) / math.sqrt(5), rel=1e-4)
     doubled = mean_and_half_interval(values.repeat(2, 1), masked.repeat(2, 1), 2)
-    assert doubled == pytest.approx((mean, half))  # neighbours that say the same
+    assert doubled == pytest.approx((mean, half))  # neighbors that are equal
 
 
 def test_a_discriminator_has_no_such_loss(tmp_path, text):

@@ -14,7 +14,7 @@ FOUR = ["word to word", "word to position", "position to word", "position to pos
 
 @pytest.fixture
 def tokens():
-    """Sequences without padding. The last two have neighbouring `</s>` (2), so they are pairs of segments."""
+    """Sequences without padding. The last two have neighboring `</s>` (2), so they are pairs of segments."""
     return torch.randint(2, 4, (3, 9), generator=torch.Generator().manual_seed(0))
 
 

@@ -61,8 +61,8 @@ def test_the_mean_of_other_runs_is_refused(part, field, save, tmp_path):
 def extended(module, name, new, rule):
     tensor = getattr(module, name).detach()
     old = module.max_positions if hasattr(module, "max_positions") else len(tensor)
-    axes, centred = module.position_axes[name]
-    return extend(tensor, int(old), new, axes, centred if isinstance(module, UnbinnedRelative) else None, rule)
+    axes, centered = module.position_axes[name]
+    return extend(tensor, int(old), new, axes, centered if isinstance(module, UnbinnedRelative) else None, rule)
 
 
 def test_rules_of_a_table():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.data import text
-from tupe.data.text import LANGUAGES, PROFILES, Sentences, TextProcessing, mark, repair, tokeniser, unescape
+from tupe.data.text import LANGUAGES, PROFILES, Sentences, TextProcessing, mark, repair, tokenizer, unescape
 
 pytest.importorskip("spacy")
 pytest.importorskip("sacremoses")
@@ -138,7 +138,7 @@ def test_a_word_without_end_takes_linear_time():
 
 
 def test_tokens_are_moses():
-    tokenise = tokeniser("en")
-    assert tokenise("See No. 3 of it. No. He said 3 pp. 4") == "See No. 3 of it . No . He said 3 pp. 4"
-    assert tokenise("(See <url>, or <email>.)") == "( See <url> , or <email> . )"
-    assert tokenise("a<url>b <c>") == "a <url> b < c >"
+    tokenize = tokenizer("en")
+    assert tokenize("See No. 3 of it. No. He said 3 pp. 4") == "See No. 3 of it . No . He said 3 pp. 4"
+    assert tokenize("(See <url>, or <email>.)") == "( See <url> , or <email> . )"
+    assert tokenize("a<url>b <c>") == "a <url> b < c >"

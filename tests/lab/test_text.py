@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from lab.text import is_held_out, paragraphs_of, python_documents, swap_neighbours, write_documents, write_word_order
+from lab.text import is_held_out, paragraphs_of, python_documents, swap_neighbors, write_documents, write_word_order
 
 DOCSTRING = """Sort the list in place and return nothing.
 
@@ -66,10 +66,10 @@ def test_a_library_is_parsed_not_run_and_repeated_sentences_go(tmp_path):
     assert 150 < sum(is_held_out(f"module_{i}.py", 20) for i in range(1000)) < 250
 
 
-def test_two_neighbouring_words_are_swapped():
+def test_two_neighboring_words_are_swapped():
     """The first word, words with punctuation, and two that are alike stay."""
-    assert swap_neighbours("The dog the cat, sees it.", random.Random(0)) == "The the dog cat, sees it."
-    assert swap_neighbours("The dog, the The cat.", random.Random(0)) is None
+    assert swap_neighbors("The dog the cat, sees it.", random.Random(0)) == "The the dog cat, sees it."
+    assert swap_neighbors("The dog, the The cat.", random.Random(0)) is None
 
 
 def test_files_are_balanced_and_apart(tmp_path):

@@ -14,7 +14,7 @@ from tupe.position.dual_triangle import HIDDEN
 from tupe.util import atomic
 
 #: The palette of Okabe and Ito, which color-blind readers can distinguish; black last.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 #: Dashes and markers change where the colors repeat.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
 
@@ -42,17 +42,17 @@ class Matrices(NamedTuple):
 
 def color_of(number: int) -> str:
     """Return the color of the line or bar with this number, from 0."""
-    return _COLOURS[number % len(_COLOURS)]
+    return _COLORS[number % len(_COLORS)]
 
 
 def dashes(number: int) -> str:
     """Return the dashes of the line with this number; with its color, 28 lines differ."""
-    return _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    return _DASHES[number // len(_COLORS) % len(_DASHES)]
 
 
 def marker(number: int) -> str:
     """Return the marker of the points with this number; with their color, 28 kinds differ."""
-    return _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
+    return _MARKERS[number // len(_COLORS) % len(_MARKERS)]
 
 
 def new_figure(width: float, height: float, title: str = ""):

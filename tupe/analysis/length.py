@@ -1,7 +1,7 @@
 """The loss at each position, and the loss of the same masked tokens in windows of several lengths.
 
 Blocks of a text cannot compare lengths: a token near an end of its block lacks context on that side, and a longer block
-has fewer ends. Centred windows can: the windows of each length overlap by half, and the middle half of each is scored,
+has fewer ends. Centered windows can: the windows of each length overlap by half, and the middle half of each is scored,
 so that every masked token is scored once at each length, with about as much text on both sides.
 """
 
@@ -88,12 +88,12 @@ def loss_by_length(
     models = {"none": encoder}
     if window and not (encoder.args.linformer_k or encoder.args.attention_window):
         models["window"] = open_encoder(checkpoint, attention_window=trained // 2).to(device)
-    base, masked = _centred_losses(encoder, drawn, trained, longest)
+    base, masked = _centered_losses(encoder, drawn, trained, longest)
     found: dict[str, dict[int, LengthLoss]] = {}
     for extension, model in models.items():
         found[extension] = {}
         for length in sorted(n for n in {trained, *lengths} if n <= longest_input(encoder)):
-            bits, _ = _centred_losses(model, drawn, length, longest)
+            bits, _ = _centered_losses(model, drawn, length, longest)
             mean = float(bits.sum() / masked.sum())
             found[extension][length] = LengthLoss(mean, *mean_and_half_interval(bits - base, masked, longest))
     return found
@@ -102,7 +102,7 @@ def loss_by_length(
 def mean_and_half_interval(values: np.ndarray, masked: np.ndarray, stretch: int) -> tuple[float, float]:
     """Return the mean of some values of masked tokens, and half of its 95% interval by Student's t.
 
-    Neighbouring tokens share their context, so stretches of `stretch` tokens are taken as independent instead.
+    Neighboring tokens share their context, so stretches of `stretch` tokens are taken as independent instead.
 
     Args:
         values: of each token of the text, by drawing of the masks, `(masks, N)`; 0 where it is not masked.
@@ -129,7 +129,7 @@ def mask(encoder: Encoder, stream: Tensor, drawing: int = 0) -> tuple[Tensor, Te
     return torch.where(chosen < _MASKED, masked, stream), stream.masked_fill(chosen >= _MASKED, dictionary.pad())
 
 
-def _centred_losses(
+def _centered_losses(
     encoder: Encoder, drawn: Sequence[tuple[Tensor, Tensor]], length: int, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bits of each masked token, 0 elsewhere, and which are masked, `(masks, N)`, in windows of `length`.

@@ -92,16 +92,16 @@ def export_discriminator(checkpoint: Path, out: Path) -> str:
     return f"wrote {out}, a {name} without a language-model head"
 
 
-def extend(tensor: Tensor, old: int, new: int, axes: tuple[int, ...], centred: bool | None, rule: str) -> Tensor:
+def extend(tensor: Tensor, old: int, new: int, axes: tuple[int, ...], centered: bool | None, rule: str) -> Tensor:
     """Extend the `axes` of a parameter from `old` to `new` positions. Position 0, that of `[CLS]`, is unchanged.
 
-    Axes of distances repeat the value of the farthest distance, on both sides if 0 is in the middle (`centred`). For
-    axes of positions, `centred` is `None`.
+    Axes of distances repeat the value of the farthest distance, on both sides if 0 is in the middle (`centered`). For
+    axes of positions, `centered` is `None`.
     """
     for axis in axes:
-        if centred is not None:
-            below = old - 1 if centred else 0  # number of rows before that of distance 0
-            distances = torch.arange(1 - new if centred else 0, new)
+        if centered is not None:
+            below = old - 1 if centered else 0  # number of rows before that of distance 0
+            distances = torch.arange(1 - new if centered else 0, new)
             tensor = tensor.index_select(axis, distances.clamp(-below, old - 1) + below)
         elif rule == "repeat":
             rows = torch.arange(new - 1).remainder(old - 1) + 1
@@ -142,10 +142,10 @@ def extend_positions(
     model = meta_model(config["_name"], len(longer[WORDS]), old, **fields)
     lines = []
     for prefix, module in model.named_modules(remove_duplicate=False):
-        for part, (axes, centred) in getattr(module, "position_axes", {}).items():
+        for part, (axes, centered) in getattr(module, "position_axes", {}).items():
             if (name := f"{prefix}.{part}") in longer:
                 distances = prefix.endswith("position_bias.relative")
-                longer[name] = extend(longer[name], old, number, axes, centred if distances else None, rule)
+                longer[name] = extend(longer[name], old, number, axes, centered if distances else None, rule)
                 lines.append(f"  {name} {[*longer[name].shape]}")
     longest = {"max_positions": number}  # `tokens_per_sample` stays that of training
     task = opened.task | (longest if "max_positions" in opened.task else {})

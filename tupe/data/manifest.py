@@ -80,7 +80,7 @@ class Manifest:
     inputs: list[dict[str, Any]] = field(default_factory=list)  # `Input.identity` of each
     data: list[str] = field(default_factory=list)  # folders of training data
     counts: dict[str, dict[str, int]] = field(default_factory=dict)  # by language
-    imported: dict[str, Any] | None = None  # name, kind and licence of the model whose vocabulary this is
+    imported: dict[str, Any] | None = None  # name, kind and license of the model whose vocabulary this is
 
     @classmethod
     def load(cls, folder: Path) -> "Manifest":

@@ -93,7 +93,7 @@ def punctuation(language: str) -> Callable[[str], str]:
     return MosesPunctNormalizer(lang=language).normalize
 
 
-def tokeniser(language: str) -> Callable[[str], str]:
+def tokenizer(language: str) -> Callable[[str], str]:
     """Make Moses' tokenizer for a language, which puts a space between tokens; special tokens stay whole."""
     from sacremoses import MosesTokenizer
 
@@ -101,12 +101,12 @@ def tokeniser(language: str) -> Callable[[str], str]:
     for name in ("islower", "isanyalpha"):  # each call makes a set of all letters: a third of the time
         setattr(moses, name, lru_cache(maxsize=1 << 16)(getattr(moses, name)))
 
-    def tokenise(line: str) -> str:
+    def tokenize(line: str) -> str:
         parts = _SPECIAL.split(line) if "<" in line else [line]
         tokens = ([part] if part in SPECIAL_TOKENS else moses.tokenize(part, escape=False) for part in parts)
         return " ".join(chain.from_iterable(tokens))
 
-    return tokenise
+    return tokenize
 
 
 class Sentences:
@@ -146,7 +146,7 @@ LINE_STAGES = {
     REPAIR: lambda _: repair,
     "special-tokens": lambda _: special_tokens,
     "normalise-punctuation": punctuation,
-    "tokenise": tokeniser,
+    "tokenise": tokenizer,
     "lower-case": lambda _: str.lower,
 }
 PROFILES = {

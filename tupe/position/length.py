@@ -26,7 +26,7 @@ def check_length(length: int, max_positions: float) -> None:
         )
 
 
-def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
+def fit_positions(module: nn.Module, name: str, *axes: int, centered: bool = False) -> None:
     """Make `load_state_dict` slice the parameter `name` of a longer checkpoint. A shorter one fails to load.
 
     `module.position_axes` records the axes for `tupe convert positions`.
@@ -35,23 +35,23 @@ def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = Fals
         module: owns the parameter.
         name: name of the parameter within the module.
         axes: the axes that run over positions; slicing keeps the first positions.
-        centred: the axes run over the distances `-(n-1) .. n-1` instead; slicing keeps the middle.
+        centered: the axes run over the distances `-(n-1) .. n-1` instead; slicing keeps the middle.
     """
-    module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centred), with_module=True)
-    module.__dict__.setdefault("position_axes", {})[name] = axes, centred
+    module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centered), with_module=True)
+    module.__dict__.setdefault("position_axes", {})[name] = axes, centered
 
 
 def _fit(
-    name: str, axes: tuple[int, ...], centred: bool, module: nn.Module, state: dict, prefix: str, *_: object
+    name: str, axes: tuple[int, ...], centered: bool, module: nn.Module, state: dict, prefix: str, *_: object
 ) -> None:
     saved, own = state.get(prefix + name), getattr(module, name)
     if saved is None or saved.ndim != own.ndim:
         return
-    if centred and any(saved.shape[axis] % 2 == 0 for axis in axes):
+    if centered and any(saved.shape[axis] % 2 == 0 for axis in axes):
         return  # values of another term, such as buckets
     for axis in axes:
         has, needs = saved.shape[axis], own.shape[axis]
         if has < needs:
             return  # PyTorch reports the size mismatch
-        saved = saved.narrow(axis, (has - needs) // 2 if centred else 0, needs)
+        saved = saved.narrow(axis, (has - needs) // 2 if centered else 0, needs)
     state[prefix + name] = saved

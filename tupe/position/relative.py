@@ -91,7 +91,7 @@ class UnbinnedRelative(TableRelative):
     def __init__(self, num_heads: int, max_positions: int, bidirectional: bool = True) -> None:
         super().__init__(2 * max_positions - 1 if bidirectional else max_positions, num_heads)
         self.max_positions, self.bidirectional = max_positions, bidirectional
-        fit_positions(self, "weight", 0, centred=bidirectional)
+        fit_positions(self, "weight", 0, centered=bidirectional)
 
     def row(self, distance: Tensor) -> Tensor:
         return distance + self.max_positions - 1 if self.bidirectional else distance.neg().clamp(min=0)

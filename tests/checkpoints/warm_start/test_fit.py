@@ -5,7 +5,7 @@ import torch
 
 from tupe.checkpoints.warm_start import start
 from tupe.checkpoints.warm_start.carry import into_words, position_weights
-from tupe.checkpoints.warm_start.fit import agreeing_heads, centred, fit, logits_of
+from tupe.checkpoints.warm_start.fit import agreeing_heads, centered, fit, logits_of
 from tupe.checkpoints.warm_start.start import build, target_fields, warm_start, without_order
 from tupe.models.config import named
 from tupe.models.tupe import as_namespace
@@ -24,7 +24,7 @@ def noise(*shape, seed=0):
 
 def bias_of(term):
     with torch.no_grad():
-        return centred(term.compute(N).bias)
+        return centered(term.compute(N).bias)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def bias_of(term):
 def test_any_logits_of_the_rank_of_an_absolute_term(name, fields):
     term = terms(name, **fields)
     sets = {"layer": 2, "none": 4, "head": 2}[fields.get("sharing", "layer")]
-    logits = centred(noise(sets, N, 5) @ noise(sets, 5, N, seed=1))
+    logits = centered(noise(sets, N, 5) @ noise(sets, 5, N, seed=1))
     fit(term, logits, noise(N, WIDTH, seed=2))
     torch.testing.assert_close(bias_of(term), logits, rtol=0, atol=1e-4)
     if "low_rank" in str(term):
@@ -50,7 +50,7 @@ def test_any_logits_of_the_rank_of_an_absolute_term(name, fields):
 
 def test_a_table_whose_rows_are_alike():
     term, table = terms("tupe_a_tie_cls_tiny"), noise(1, WIDTH) + 1e-5 * noise(N, WIDTH, seed=2)
-    logits = centred(noise(2, N, 5) @ noise(2, 5, N, seed=1))
+    logits = centered(noise(2, N, 5) @ noise(2, 5, N, seed=1))
     fit(term, logits, table)
     torch.testing.assert_close(bias_of(term), logits, rtol=0, atol=1e-2)
     assert 0.05 < float((term.absolute.table.weight.detach() - table).norm() / table.norm()) < 0.2
@@ -67,7 +67,7 @@ def test_a_reset_loses_nothing(name):
         torch.nn.init.zeros_(term.relative.weight)
     logits = noise(4, N, 5) @ noise(4, 5, N, seed=1)
     fit(term, logits - logits[..., :1], noise(N, WIDTH, seed=2))
-    torch.testing.assert_close(bias_of(term)[:, 1:], centred(logits)[:, 1:], rtol=0, atol=1e-3)
+    torch.testing.assert_close(bias_of(term)[:, 1:], centered(logits)[:, 1:], rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("relative", ["bucketed", "clipped", "unbinned"])
@@ -174,8 +174,8 @@ def test_logits_of_a_model_whose_words_are_all_the_same(before, make):
     for layer, block, x in zip(found, inner.layers, states):
         x = block.self_attn_layer_norm(x) if before else x
         query, (key, _) = block.self_attn.query(x), block.self_attn.key_value(x)
-        wanted = centred((query @ key.transpose(2, 3) * block.self_attn.scale)[0][:, 1:, 1:])
-        torch.testing.assert_close(centred(layer[:, 1:, 1:]), wanted, rtol=1e-4, atol=1e-4)
+        wanted = centered((query @ key.transpose(2, 3) * block.self_attn.scale)[0][:, 1:, 1:])
+        torch.testing.assert_close(centered(layer[:, 1:, 1:]), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_heads_that_agree():

@@ -66,7 +66,7 @@ def import_model(
         foreign = transformers.read(folder, head_name is not None, pooler, with_tokenizer)
     classes, task, of_task = None, "", ()
     kind, files = foreign.tokenizer or ("none", {})
-    imported = {"name": folder.resolve().name, "kind": foreign.kind, "licence": _licence(folder)}
+    imported = {"name": folder.resolve().name, "kind": foreign.kind, "licence": _license(folder)}
     reorder(foreign.weights, foreign.rows)
     with atomic(out) as made:
         made.mkdir()
@@ -147,8 +147,8 @@ def build(foreign: Foreign, dictionary: Dictionary, head_name: str | None = None
     return model.eval()
 
 
-def _licence(folder: Path) -> str | None:
-    """Return the licence in the front matter of the folder's README, where the hub's model cards name it."""
+def _license(folder: Path) -> str | None:
+    """Return the license in the front matter of the folder's README, where the hub's model cards name it."""
     from huggingface_hub import ModelCard
 
     path = folder / "README.md"

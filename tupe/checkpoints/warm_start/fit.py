@@ -48,7 +48,7 @@ def logits_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Tensor:
     return torch.stack(logits)
 
 
-def centred(logits: Tensor) -> Tensor:
+def centered(logits: Tensor) -> Tensor:
     """Subtract from `logits` the mean of each row."""
     return logits - logits.mean(-1, keepdim=True)
 
@@ -95,7 +95,7 @@ def fit(bias: PositionBias, logits: Tensor, table: Tensor) -> None:
     elif isinstance(bias.absolute, LowRankAbsolute):
         _fit_low_rank(bias.absolute, inner, first)
     else:
-        _fit_relative(bias.relative, centred(inner))
+        _fit_relative(bias.relative, centered(inner))
     if bias.reset is not None:
         _fit_reset(bias.reset, bias.absolute)
 
@@ -168,12 +168,12 @@ def _fit_reset(reset: Reset, absolute: UntiedAbsolute | None) -> None:
 
 
 def _fit_relative(term: nn.Module, logits: Tensor) -> None:
-    """Add the fit to `logits` `(S, n, n)`, whose rows are centred, to the table of a relative term."""
+    """Add the fit to `logits` `(S, n, n)`, whose rows are centered, to the table of a relative term."""
     length = logits.shape[-1]
     rows = term.row(torch.arange(length) - torch.arange(length).unsqueeze(1))
     counts = torch.zeros(length, len(term.weight), dtype=torch.float64)
     counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=torch.float64))
     form = counts.sum(0).diag() - counts.t() @ counts / length
     sums = torch.zeros(len(term.weight), len(logits), dtype=torch.float64)
-    sums.index_add_(0, rows.flatten(), logits.double().flatten(1).t())  # centred rows add no constant
+    sums.index_add_(0, rows.flatten(), logits.double().flatten(1).t())  # centered rows add no constant
     term.weight += torch.linalg.pinv(form, hermitian=True) @ sums
