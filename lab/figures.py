@@ -30,7 +30,7 @@ def plot_curves(results: Results, output: Path) -> bool:
     baseline = results.losses(results.design.baseline)
     if baseline:
         ax.axhline(np.mean(baseline), color="0.4", linewidth=0.8, linestyle=":")
-    ax.set(xlabel="updates", ylabel="validation loss (bits a masked token)", xlim=(0, results.design.updates))
+    ax.set(xlabel="updates", ylabel="validation loss (bits per masked token)", xlim=(0, results.design.updates))
     return _finish(figure, output, lines)
 
 
@@ -54,8 +54,8 @@ def plot_starts(results: Results, output: Path) -> bool:
         ax.axhline(whole, color="0.4", linewidth=0.8, linestyle=":")
         label, place = f"{design.label(name)}, {design.updates:,} updates", (0.01 + 0.2 * number, whole)  # side by side
         ax.annotate(label, place, (0, 2), ax.get_yaxis_transform(), "offset points", fontsize=7, color="0.3")
-    ax.set(xlabel=f"% of {design.updates:,} updates, the start's cost among them")
-    ax.set_ylabel("validation loss (bits a masked token)")
+    ax.set(xlabel=f"% of {design.updates:,} updates, including the cost of the start")
+    ax.set_ylabel("validation loss (bits per masked token)")
     ax.set_xscale("symlog", linthresh=1)
     ax.set_xlim(left=-0.05)
     ticks = [0, *(100 * updates / design.updates for updates in design.short[1:])]
@@ -81,7 +81,7 @@ def plot_longer(results: Results, output: Path) -> bool:
         lines += _line(ax, number, design.label(name), design.lengths, losses.T, **style)
     ax.set_xscale("log", base=2)
     ax.set_xticks(design.lengths, [str(n) for n in design.lengths])
-    ax.set(xlabel="positions of a window", ylabel="loss (bits a masked token)")
+    ax.set(xlabel="positions of a window", ylabel="loss (bits per masked token)")
     return _finish(figure, output, lines)
 
 

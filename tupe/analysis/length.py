@@ -192,7 +192,7 @@ def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]]):
     ticks = sorted({length for losses in found.values() for length in losses})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(length) for length in ticks])
-    axes.set(xlabel="positions of a window", ylabel="more than at the length of training (bits)")
+    axes.set(xlabel="positions of a window", ylabel="change from the length of training (bits)")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=3)
     return figure

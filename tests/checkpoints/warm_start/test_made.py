@@ -29,7 +29,7 @@ def sequences(number, seed):
 
 
 def loss_of(encoder, seed=2):
-    """Bits a masked token."""
+    """Bits per masked token."""
     text, words, masked = sequences(256, seed)
     with torch.no_grad():
         return float(F.cross_entropy(encoder(text)[0][masked], words[masked])) / math.log(2)
