@@ -64,9 +64,10 @@ def export_onnx(folder: Path) -> str:
     with torch.no_grad():
         expected = [[x.numpy().copy() for x in traced(*map(torch.from_numpy, batch))] for batch in batches]
     path, differences = folder / FILE, []
-    with atomic(path) as unfinished:
-        _trace(traced, unfinished)
-        session = onnxruntime.InferenceSession(str(unfinished), providers=["CPUExecutionProvider"])
+    with atomic(path.parent) as made:  # a folder, because weights above 2 GB get a file of their own
+        made.mkdir()
+        _trace(traced, made / path.name)
+        session = onnxruntime.InferenceSession(made / path.name, providers=["CPUExecutionProvider"])
         for (ids, mask), wanted in zip(batches, expected):
             found = session.run(None, {"input_ids": ids, "attention_mask": mask})
             differences += [np.abs(f - w).max() / max(1.0, np.abs(w).max()) for f, w in zip(found, wanted)]
@@ -93,8 +94,7 @@ def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _trace(traced: _Traced, path: Path) -> None:
     """Write the graph of a model."""
-    config = traced.model.config
-    ids = torch.full((2, min(7, config.max_position_embeddings)), 4)
+    ids = torch.full((2, min(7, traced.model.config.max_position_embeddings)), 4)
     dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
     program = torch.onnx.export(
         traced,
