@@ -3,7 +3,7 @@
 import functools
 import math
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -156,26 +156,24 @@ class SelfAttention(Attention):
     def forward(self, x: Tensor, tokens: Tokens, groups: tuple[AttentionInputs, ...]) -> Tensor:
         """Attend within each sequence of `x`, `(B, T, d)` or without padding `(N, d)`; return the same shape."""
         out = []
-        for (group, terms, bias), *parts in zip(groups, *(tokens.split(part) for part in self.project(x))):
+        for (group, terms, bias), part in zip(groups, tokens.split(self.project(x))):
             if group.cu_seqlens is not None:
-                out.append(self.attend_packed(parts[0], group, terms, bias))
+                out.append(self.attend_packed(part, group, terms, bias))
                 continue
-            parts = [group.pad(part) for part in parts]  # n 3d -> b t 3d
-            query, key, value = self.heads(parts, terms, group.padding)  # b H t d_h
+            query, key, value = self.heads(group.pad(part), terms, group.padding)  # n 3d -> b t 3d -> b H t d_h
             padding = group.padding if self.projection is None else None
             out.append(group.unpad(self.attend(query, key, value, terms, bias, padding)))  # b t d -> n d
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
-    def project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Project each token: `x (W^Q, W^K, W^V)`, or, for Linformer, `x W^Q` and `x`."""
-        return (self.qkv_proj(x),) if self.projection is None else (self.part(x, slice(x.shape[-1])), x)
+    def project(self, x: Tensor) -> Tensor:
+        """Project each token, `x (W^Q, W^K, W^V)`. Linformer's `heads` projects, because its keys are not tokens."""
+        return self.qkv_proj(x) if self.projection is None else x
 
-    def heads(self, projected: Sequence[Tensor], terms: Terms, padding: Tensor | None) -> tuple[Tensor, ...]:
+    def heads(self, x: Tensor, terms: Terms, padding: Tensor | None) -> tuple[Tensor, ...]:
         """Split the output of `project`, `(B, T, ...)`, into queries, keys and values, `(B, H, T or k, d_h)` each."""
         if self.projection is not None:
-            query, x = projected
-            return self.in_heads(query), *self.key_value(self.projection(x, padding))  # B T d -> B k d -> B H k d_h
-        return tuple(part.transpose(1, 2) for part in self.split_heads(projected[0], terms))
+            return self.query(x), *self.key_value(self.projection(x, padding))  # B T d -> B k d -> B H k d_h
+        return tuple(part.transpose(1, 2) for part in self.split_heads(x, terms))
 
     def split_heads(self, qkv: Tensor, terms: Terms) -> tuple[Tensor, ...]:
         """Return queries and keys, rotated, and values: `(..., 3 d)` to three of `(..., H, d_h)`."""
