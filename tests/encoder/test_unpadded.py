@@ -112,7 +112,6 @@ def test_tokens_alone_are_computed(build, batch):
     assert slots(build("tupe_tiny", unpad="always"), batch) == num_tokens
     assert slots(build("tupe_tiny"), batch) == batch.numel()  # who does not say so gets the features at padding
     assert slots(build("tupe_tiny", unpad="never"), batch, num_tokens=num_tokens) == batch.numel()
-    assert slots(build("tupe_tiny"), batch, num_tokens=num_tokens, return_all_hiddens=True) == batch.numel()
     nearly = batch[:2, :].clone()
     nearly[0, 8:] = 5
     nearly[0, 12] = 1

@@ -76,8 +76,8 @@ class EncoderBase(nn.Module):
             self.layers[0].self_attn_layer_norm = nn.Identity()
         self.layer_norm = norm(width) if args.encoder_normalize_before else nn.Identity()
 
-    def tokens(self, padding: Tensor, num_tokens: int | None = None, padded: bool = False) -> Tokens:
-        """Find the tokens of a batch: all its slots if `padded` or if padding is not removed.
+    def tokens(self, padding: Tensor, num_tokens: int | None = None) -> Tokens:
+        """Find the tokens of a batch: all its slots if padding is not removed.
 
         `padding` `(B, T)` is true at padding, and `num_tokens` is the number of tokens, if known. Without it, features
         are computed at padding too, unless `unpad` is `always`.
@@ -95,7 +95,7 @@ class EncoderBase(nn.Module):
                 "right (in Transformers, tokenizer.padding_side = 'right')"
             )
         few = on_cpu and num_tokens is not None and num_tokens < UNPAD_BELOW * padding.numel()
-        if padded or is_traced() or not {"auto": few, "always": True, "never": False}[self.unpad]:
+        if is_traced() or not {"auto": few, "always": True, "never": False}[self.unpad]:
             return Tokens(padding)
         dtype = compute_dtype(self.embed_tokens.weight)
         if self.allows_parts and takes_packed(self.attention_backend, padding.device, dtype, self.head_dim):
@@ -137,12 +137,12 @@ class EncoderBase(nn.Module):
         return terms._replace(segment=self.segment_attention(), segments=segments)
 
     def run(self, x: Tensor, tokens: Tokens, terms: Terms, keep: bool = False) -> tuple[Tensor, list[Tensor] | None]:
-        """Run the layers; return the features and, if `keep`, the states before and after each layer."""
-        states = [x] if keep else None
+        """Run the layers; return the features and, if `keep`, the padded states before and after each layer."""
+        states = [tokens.pad(x)] if keep else None
         for layer, groups in zip(self.layers, self.attention_inputs(terms, tokens, x)):
             x = self.run_layer(layer, x, tokens, groups)
             if states is not None:
-                states.append(x)
+                states.append(tokens.pad(x))
         return self.layer_norm(x), states
 
     def run_layer(self, layer: Layer, *inputs: object) -> Tensor:
@@ -218,7 +218,7 @@ class Encoder(EncoderBase):
         Raises:
             ValueError: for a sequence longer than `max_positions`.
         """
-        tokens = self.tokens(src_tokens.eq(self.embed_tokens.padding_idx), num_tokens, padded=return_all_hiddens)
+        tokens = self.tokens(src_tokens.eq(self.embed_tokens.padding_idx), num_tokens)
         segments = self.segments(src_tokens)
         x = self.embed(self.embed_tokens(tokens.unpad(src_tokens)), tokens, segments)  # B T d, or N d
         terms = self.terms(src_tokens.shape[1], segments, pairs)  # once per batch

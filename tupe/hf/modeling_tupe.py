@@ -129,7 +129,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
             hidden = input_ids.eq(self.config.pad_token_id)
         keep = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         looked_at = hidden.device.type == "cpu" and not is_traced()
-        tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if looked_at else None, padded=keep)
+        tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if looked_at else None)
         if token_type_ids is not None:
             segments = token_type_ids.bool().expand(hidden.shape)
         else:
