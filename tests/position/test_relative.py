@@ -21,8 +21,8 @@ def test_buckets_are_t5s():
     relative = BucketedRelative(1)
     distances = torch.arange(-600, 601)
     assert relative.row(distances).tolist() == [t5_bucket(d) for d in range(-600, 601)]
-    assert bucket_boundaries(8, 8, 8, 128)[7:] == [8, 12, 16, 23, 32, 46, 64, 91]
-    assert bucket_boundaries(8, 8, 8, 8 * 10**8)[7:10] == [8, 80, 800]  # at once
+    assert bucket_boundaries(8, 8, 128)[7:] == [8, 12, 16, 23, 32, 46, 64, 91]
+    assert bucket_boundaries(8, 8, 8 * 10**8)[7:10] == [8, 80, 800]  # at once
     assert 16 not in relative.row(distances)
 
 

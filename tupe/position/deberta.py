@@ -39,7 +39,7 @@ class RelativeEmbeddings(nn.Module):
         nn.init.normal_(self.table.weight, std=INIT_STD)
         self.layer_norm = nn.LayerNorm(embed_dim, layer_norm_eps)
         half, far = num_buckets // 2, max_distance - 1
-        self.boundaries = bucket_boundaries(half, half, half - 1, far, beyond=True) if num_buckets else []
+        self.boundaries = bucket_boundaries(half, half - 1, far, beyond=True) if num_buckets else []
 
     def row(self, distance: Tensor) -> Tensor:
         """Return the table's row for each `distance = j - i`, in the same shape: rows increase with `i - j`."""

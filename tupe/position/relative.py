@@ -49,8 +49,7 @@ class BucketedRelative(TableRelative):
         assert fits, f"num_buckets={num_buckets} is odd or too large for max_distance={max_distance}"
         self.bidirectional = bidirectional
         exact = self.buckets_per_side // 2
-        steps = self.buckets_per_side - exact
-        self.boundaries = bucket_boundaries(exact, steps, steps, max_distance)
+        self.boundaries = bucket_boundaries(exact, self.buckets_per_side - exact, max_distance)
 
     def row(self, distance: Tensor) -> Tensor:
         far = distance.abs() if self.bidirectional else distance.neg().clamp(min=0)
@@ -58,15 +57,15 @@ class BucketedRelative(TableRelative):
         return bucket + self.buckets_per_side * (distance > 0) if self.bidirectional else bucket
 
 
-def bucket_boundaries(exact: int, number: int, steps: int, far: int, beyond: bool = False) -> list[int]:
+def bucket_boundaries(exact: int, steps: int, far: int, beyond: bool = False) -> list[int]:
     """Return the smallest distance of each bucket but the first, in integers, so that rounding moves no boundary.
 
-    Distances up to `e = exact` start a bucket each. The next buckets start for `k = 1 .. number - 1` at the smallest
+    Distances up to `e = exact` start a bucket each. The next buckets start for `k = 1 .. steps - 1` at the smallest
     `D` with `D >= e (far / e)^(k / steps)`, which is `D^steps e^k >= far^k e^steps` (T5), or `beyond` it, with `>` and
-    from `k = 0` on (DeBERTa).
+    for `k = 0 .. steps` (DeBERTa).
     """
     boundaries = list(range(1, exact + 1))
-    for k in range(1 - beyond, number):
+    for k in range(1 - beyond, steps + beyond):
         bound = far**k * exact**steps + beyond
         boundaries.append(bisect_left(range(far + beyond), bound, exact, key=lambda d: d**steps * exact**k))
     return boundaries
