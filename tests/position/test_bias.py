@@ -155,10 +155,10 @@ def test_evaluation_computes_once_and_slices(position):
 
 
 class Racing(PositionBias):
-    """Another thread calls `eval()` as soon as terms are kept."""
+    """Another thread calls `eval()` as soon as terms are cached."""
 
     def __setattr__(self, name, value):
-        super().__setattr__(name, ([], [], Terms()) if name == "_kept" else value)
+        super().__setattr__(name, ([], [], Terms()) if name == "_cache" else value)
 
 
 @torch.no_grad()

@@ -77,7 +77,7 @@ class PositionBias(nn.Module):
         # Records the device, and float64, of terms without parameters. Empty, so leaving the meta device loses nothing.
         self.register_buffer("anchor", torch.empty(0), persistent=False)
         self.num_parameters = sum(1 for _ in self.parameters())
-        self._kept: tuple[list, list, Terms] = ([], [], Terms())
+        self._cache: tuple[list, list, Terms] = ([], [], Terms())
 
     def compute(self, length: int) -> Terms:
         """Compute the terms of `length` positions, a pure function of the parameters."""
@@ -119,13 +119,13 @@ class PositionBias(nn.Module):
             end = max(end, num_keys)
         num_keys = num_keys or self.num_keys
         tensors = [*self.parameters(), *self.buffers()]
-        if self.keeps(tensors):
-            return self.kept(end, tensors).slice(length, num_keys, query_offset)
+        if self.may_cache(tensors):
+            return self.cached(end, tensors).slice(length, num_keys, query_offset)
         terms = self.compute(end)
         whole = query_offset == 0 and num_keys == self.num_keys
         return terms if whole else terms.slice(length, num_keys, query_offset)
 
-    def keeps(self, tensors: list[Tensor]) -> bool:
+    def may_cache(self, tensors: list[Tensor]) -> bool:
         """Return whether terms may be cached: not with gradients, and not if a wrapper holds the parameters.
 
         DataParallel, FSDP and LoRA adapters are such wrappers. Inference tensors are not cached: they have no version.
@@ -135,22 +135,22 @@ class PositionBias(nn.Module):
         num_parameters = sum(isinstance(tensor, nn.Parameter) for tensor in tensors)
         return num_parameters == self.num_parameters and not any(tensor.is_inference() for tensor in tensors)
 
-    def kept(self, length: int, tensors: list[Tensor]) -> Terms:
+    def cached(self, length: int, tensors: list[Tensor]) -> Terms:
         """Return the terms of at least `length` positions, computed only if parts or `tensors` changed since."""
-        state = [*self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
-        kept = self._kept  # read once, because another thread may call `eval()`
-        if kept[0] != state or kept[2].length < length:
-            longer = min(1 << (length - 1).bit_length(), self.max_positions)  # so rising lengths recompute a few times
+        key = [*self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
+        known, _, terms = self._cache  # read once, because another thread may call `eval()`
+        if known != key or terms.length < length:
+            longer = min(1 << (length - 1).bit_length(), self.max_positions)  # rising lengths recompute a few times
             with torch.inference_mode(False), torch.no_grad():
                 terms = self.compute(int(max(length, longer)))
             alive = [t.detach() for t in tensors]  # so that no new tensor reuses one of their addresses
-            self._kept = kept = state, alive, terms
-        return kept[2]
+            self._cache = key, alive, terms
+        return terms
 
     def scale(self, head_dim: int) -> float:
         """Return the factor of the content logits, `1 / sqrt(num_terms * d_h)`, for heads of width `d_h`."""
         return (self.num_terms * head_dim) ** -0.5
 
     def train(self, mode: bool = True) -> "PositionBias":
-        self._kept = ([], [], Terms())
+        self._cache = ([], [], Terms())
         return super().train(mode)
