@@ -21,11 +21,12 @@ def equation(args: Namespace) -> str:
     """Return the attention logit of query `i` and key `j` as an equation; `d` is the width of a head."""
     products = args.content_terms or num_products(args)
     scale = f"sqrt({products if products > 1 else ''}d)"
-    turned = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
-    added = (" + p_i U^Q", " + p_j U^K") if args.absolute == "untied_cross" else ("", "")
-    query, key = f"x_i W^Q{added[0]}", ("(E x)_j" if args.linformer_k else "x_j") + f" W^K{added[1]}"
+    query, key = "x_i W^Q", "(E x)_j W^K" if args.linformer_k else "x_j W^K"
+    if args.absolute == "untied_cross":
+        query, key = f"{query} + p_i U^Q", f"{key} + p_j U^K"
+    rotate_query, rotate_key = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
     shaw = f" + {_equation('relative', args)}" if args.relative == "shaw" else ""
-    logit = f"({turned[0]}{query})({turned[1]}{key}{shaw})^T"
+    logit = f"({rotate_query}{query})({rotate_key}{key}{shaw})^T"
     if args.relative == "deberta":
         logit = f"({logit} + ({query})(P[i - j] W^K)^T + (P[i - j] W^Q)({key})^T)"
     if args.relative == "pope":
@@ -38,10 +39,9 @@ def equation(args: Namespace) -> str:
         logit += terms.replace("+ -", "- ")
     if args.segment == "per_head":
         logit += " + E_S[s_i, s_j]"
-    positions = args.absolute in ("input", "low_rank_input", "sinusoidal")
-    at_input = {"positions": positions, "segments": args.segment == "input"}
-    added = " and ".join(name for name, there in at_input.items() if there)
-    return f"{logit}, {added} added to the embeddings" if added else logit
+    added = ["positions"] if args.absolute in ("input", "low_rank_input", "sinusoidal") else []
+    added += ["segments"] if args.segment == "input" else []
+    return f"{logit}, {' and '.join(added)} added to the embeddings" if added else logit
 
 
 def _equation(side: str, args: Namespace) -> str:
