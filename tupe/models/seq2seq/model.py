@@ -49,11 +49,11 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
         model.args = args
-        for layer in (*encoder.stack.layers, *decoder.stack.layers):  # as in fairseq; feed-forward parts as in PyTorch
-            for attention in (module for module in layer.modules() if isinstance(module, Attention)):
-                nn.init.xavier_uniform_(attention.qkv_proj.weight)
-                nn.init.xavier_uniform_(attention.out_proj.weight)
-                nn.init.zeros_(attention.out_proj.bias)
+        for module in model.modules():
+            if isinstance(module, Attention):  # as in fairseq; feed-forward parts as in PyTorch
+                nn.init.xavier_uniform_(module.qkv_proj.weight)
+                nn.init.xavier_uniform_(module.out_proj.weight)
+                nn.init.zeros_(module.out_proj.bias)
         return model
 
     @classmethod
