@@ -24,7 +24,7 @@ class Tokens(NamedTuple):
         padding: `(B, T)`, true at padding; `None` without padding.
         shape: `(B, T)`; `None` for a padded batch, as is `places`.
         places: `(N,)`, the index of each token among the `B * T` slots.
-        groups: a `Tokens` per set of sequences that attend at one length, in token order; empty for `self` alone.
+        groups: a `Tokens` per set of sequences that attend at one length, in token order; empty in padded batches.
         rows: `(B,)`, only in a group: its rows of the batch.
         cu_seqlens: `(B + 1,)`, for `packed_attention`: the index of each sequence's first token, then `N`. `padding` is
             then `(N,)`.
@@ -105,7 +105,7 @@ def packed(padding: Tensor, num_tokens: int | None) -> Tokens:
     lengths, rows = (column + 1).masked_fill(padding, 0).amax(1).sort(descending=True, stable=True)
     places = places_of(column >= lengths[:, None], num_tokens)
     starts = F.pad(lengths.cumsum(0), (1, 0)).clamp(max=len(places)).to(torch.int32)
-    # no token is beyond the last sequence, for any `num_tokens`; `starts[-1] = ...` would wait for a GPU
+    # the last sequence ends with the last token, even if `num_tokens` is wrong; `starts[-1] = ...` waits for a GPU
     starts[-1:].fill_(len(places))
     group = Tokens(padding[rows].flatten()[places], (batch, length), places, rows=rows, cu_seqlens=starts)
     return Tokens(padding, (batch, length), rows[places // length] * length + places % length, (group,))

@@ -91,7 +91,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
     """Build discriminator and generator, which share parameters.
 
     They share token, position and segment embeddings with their layer norm, and the position terms that
-    `share_positions` names. Each has its own projections, relative values and low-rank factors otherwise.
+    `share_positions` names. Otherwise each network has its own projections, relative values and low-rank factors.
     """
     discriminator, theirs = TupeLanguageModelEncoder(args, dictionary, with_head=False), generator_args(args)
     generator = TupeLanguageModelEncoder(theirs, dictionary)

@@ -96,8 +96,8 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
     keys = min(length, encoder.args.linformer_k or length)
     attention = keys * encoder.args.encoder_embed_dim * encoder.args.encoder_layers
     parts = encoder.sentence_encoder.layers, encoder.sentence_encoder.embedding_projection
-    more = {"pope": 1, "shaw": 2 + 2 * encoder.args.shaw_values, "deberta": 4}  # than `q k^T` and the product with v
-    products = 2 + more.get(encoder.args.relative, 0)
+    of_term = {"pope": 1, "shaw": 2 + 2 * encoder.args.shaw_values, "deberta": 4}
+    products = 2 + of_term.get(encoder.args.relative, 0)  # 2: `q k^T` and the product with v
     return 6 * (tokens * (sum(map(_weights, parts)) + products * attention) + predicted * _weights(head))
 
 

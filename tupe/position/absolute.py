@@ -64,7 +64,7 @@ class UntiedAbsolute(nn.Module):
         layer_norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
-        self.head_axes = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}
+        self.head_axes = {"query.weight": 0, "query.bias": 0, "key.weight": 0, "key.bias": 0}
         assert head_dim or embed_dim % num_heads == 0, f"{num_heads} heads do not divide the width {embed_dim}"
         head_dim = head_dim or embed_dim // num_heads
         self.max_positions, self.num_heads = max_positions, num_heads

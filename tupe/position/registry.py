@@ -44,8 +44,8 @@ def register(side: str, name: str, /, **options: str) -> Decorator:
 
     def decorate(term: type[nn.Module]) -> type[nn.Module]:
         found = REGISTRY[side].get(name)
-        again = found is None or found.term.__qualname__ == term.__qualname__  # its module was imported again
-        assert again, f"{side}={name} is taken: register {term.__qualname__} under another name"
+        free = found is None or found.term.__qualname__ == term.__qualname__  # or its module was imported again
+        assert free, f"{side}={name} is taken: register {term.__qualname__} under another name"
         arguments = inspect.signature(term).parameters
         named = {option: (arguments[option].default, text) for option, text in options.items()}
         REGISTRY[side][name] = Registered(term, named)

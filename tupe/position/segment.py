@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
     """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
-    If `separators` is 2, segment 1 starts at the second of the first two adjacent ones and ends with the row; without
-    an adjacent pair, all is segment 0. If it is 1, segment 1 starts after the first of exactly two separators, if the
-    second ends the text: more are the ends of the lines of one text.
+    If `separators` is 2, segment 1 starts at the second of the first two adjacent separators and ends with the row.
+    Without two adjacent separators, all tokens are segment 0. If it is 1, segment 1 starts after the first of exactly
+    two separators, if no token follows the second. A row with more is one text, whose lines end with separators.
     """
     assert separators in (1, 2), f"the number of separators between two texts must be 1 or 2, got {separators}"
     separator = tokens.eq(eos)

@@ -36,9 +36,9 @@ def end_of_keys(padding, keys):
 
 @triton.jit
 def share_of_batch(LENGTHS, first, B, chunk, chunks):
-    """Return the range of sequences of `chunk`, if `chunks` share those with a token at `first` or later.
+    """Return the range of sequences of `chunk`, one of `chunks` that share the sequences with a token at `first`.
 
-    `LENGTHS` `(B,)` is None if all sequences have one. Unless it descends, some of those returned have none.
+    `LENGTHS` `(B,)` is None if all sequences have that token. Unless it descends, a range includes sequences without.
     """
     count = B
     if LENGTHS is not None:
