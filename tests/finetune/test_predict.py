@@ -84,7 +84,7 @@ def test_scores_are_scaled_back(max_positions, scale, tmp_path):
     predictions.predict(tmp_path / "best.pt", data, tmp_path)
     predicted, scale = [float(value) for value in read(tmp_path / "STS-B.tsv")], scale or 5
     expected = [scale * min(max(float(score), 0), 1) for score in scores(model, dictionary, tmp_path, "STS-B")]
-    assert predicted == pytest.approx(expected, abs=2e-3)
+    assert predicted == pytest.approx(expected, rel=1e-5, abs=1e-5)
     assert set(predicted) - {0.0, scale}
 
 
@@ -103,11 +103,13 @@ def test_mnli_has_two_files_and_predicts_ax(tmp_path):
 
 
 def test_every_test_set_of_a_users_task_has_a_file(tmp_path):
-    row, splits = Task("reviews", (), ("text",), "label", ("0", "1")), ("test", "test1", "test-de")
-    names = [predictions._name(row, Split(split, (), labelled=True)) for split in splits]
-    assert names == ["reviews", "reviews-test1", "test-de"]
-    row = Task("reviews", (Split("train", ()), Split("valid", ())), ("text",))
-    assert [split.name for split in predictions._test_sets(row, tmp_path)] == ["valid"]  # without a test set
+    splits = [Split(name, ()) for name in ("train", "valid", "valid-de", "test", "test1", "test-de")]
+    row = Task("reviews", tuple(splits), ("text",))
+    assert [predictions._name(row, split) for split in splits[3:]] == ["reviews", "reviews-test1", "test-de"]
+    (tmp_path / "input0").mkdir()
+    for prepared, found in (("train", []), ("valid", ["valid"]), ("test", ["test"]), ("test-de", ["test", "test-de"])):
+        (tmp_path / f"input0/{prepared}.bin").touch()
+        assert [split.name for split in predictions._test_sets(row, tmp_path)] == found
 
 
 def test_the_data_of_another_task_are_refused(tmp_path, capsys):

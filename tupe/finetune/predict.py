@@ -83,11 +83,10 @@ def _predict_texts(
 
 
 def _test_sets(row: Task, data: Path) -> list[Split]:
-    """Return the test sets of a task; for XNLI those of the prepared languages, or else their development sets."""
-    languages = [split for split in row.splits if "-" in split.name]
-    prepared = [split for split in languages if (data / f"input0/{split.name}.bin").is_file()]
-    tests = [split for split in (prepared or row.splits) if split.name.startswith("test")]
-    return tests or prepared or [split for split in row.splits if split.name.startswith("valid")]
+    """Return the prepared test sets of a task, or without any its development sets."""
+    prepared = [split for split in row.splits if (data / f"input0/{split.name}.bin").is_file()]
+    tests = [split for split in prepared if split.name.startswith("test")]
+    return tests or [split for split in prepared if split.name.startswith("valid")]
 
 
 def _name(row: Task, split: Split) -> str:
@@ -100,7 +99,7 @@ def _prediction(scores: Tensor, row: Task, task: TupeSentencePredictionTask) -> 
     """Map scores `(num_classes,)` to a label or a number."""
     if row.scale is not None:
         scale = task.cfg.label_scale or row.scale  # in training; the data may have changed since
-        return f"{min(max(float(scores), 0.0), 1.0) * scale:.3f}"
+        return f"{min(max(float(scores), 0.0), 1.0) * scale:.6g}"
     labels = task.label_dictionary
     return labels[int(scores.argmax()) + labels.nspecial]
 
