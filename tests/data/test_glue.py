@@ -103,11 +103,11 @@ def test_a_row_that_changed_is_done_anew_and_a_corpus_stays(prepared, tmp_path):
     out, mine = tmp_path / "out", tmp_path / "mine.yaml"
     (tmp_path / "train.tsv").write_text("text\tlabel\nWhy?\tno\nSo.\tyes\n")
     shutil.copytree(prepared, out / "corpus")
-    made = ("quiz", "[yes, no]", 0), ("quiz", "[no, yes]", 0), ("corpus", "[no, yes]", 1), ("RTE", "[yes, no]", 0)
+    made = ("quiz", "[yes, no]", 0), ("quiz", "[<mask>, no]", 0), ("corpus", "[no, yes]", 1), ("RTE", "[yes, no]", 0)
     for name, classes, status in made:
         mine.write_text(f"{name}: {{train: train.tsv, texts: [text], classes: {classes}}}")
         assert main(["prepare-glue", *map(str, (tmp_path, prepared, name, out)), "--tasks", str(mine)]) == status
-    assert Dictionary.load(str(out / "quiz/label/dict.txt")).symbols[4:] == ["no", "yes"]
+    assert Dictionary.load(str(out / "quiz/label/dict.txt")).symbols[4:] == ["<mask>", "no"]
     assert own_tasks(out) == ["quiz"] and Manifest.load(out / "corpus")
     assert prepared_task(out / "RTE").classes == ("yes", "no")  # not GLUE's
 

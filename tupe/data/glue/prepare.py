@@ -16,7 +16,7 @@ from tupe.data.glue.tasks import MANIFEST, TASKS, Split, Task, fields_of, read_t
 from tupe.data.manifest import Manifest, checksums
 from tupe.data.parallel import Map, batches, counted, pool
 from tupe.data.text import kept_processing
-from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, kept_tokenizer, read_symbols, write_dictionary
+from tupe.data.tokenizers import DICTIONARY, FAIRSEQ_SYMBOLS, kept_tokenizer, read_symbols
 from tupe.util import atomic, read_json, sha256, write_json
 
 _BATCH = 1000  # rows sent to a process at a time
@@ -145,10 +145,10 @@ def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest,
 
 
 def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: list[str]) -> None:
-    """Write labels: scores as text, classes as fairseq's data with a dictionary, which predictions use too."""
+    """Write labels: scores as text, classes as fairseq's data with a dictionary of all, for predictions too."""
     folder.mkdir(exist_ok=True)
     if classes:
-        write_dictionary(folder / DICTIONARY, classes)
+        (folder / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")
     if classes and split.labelled:
         first = len(FAIRSEQ_SYMBOLS)
         with writer(folder / split.name, first + len(classes)) as add:
