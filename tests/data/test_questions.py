@@ -47,9 +47,9 @@ def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
     path, out = write_json(tmp_path / "x.json", GOOD), tmp_path / "out"
     prepare(corpus, out, f"train={path}")
     before = (out / "train" / REPORT).stat().st_mtime_ns
-    prepare(corpus, out, f"train={path}", f"test-zh={path}")
+    prepare(corpus, out, f"train={path}", f"valid-zh={path}")
     assert (out / "train" / REPORT).stat().st_mtime_ns == before
-    assert json.loads((out / "test-zh" / REPORT).read_text())["language"] == "zh"
+    assert json.loads((out / "valid-zh" / REPORT).read_text())["language"] == "zh"
     other = write_json(tmp_path / "other.json", squad((LINES["en"], [("z", "?", "sea")])))
     prepare(corpus, out, f"train={other}", code=1)
     assert "was made from x.json" in capsys.readouterr().err
@@ -57,8 +57,8 @@ def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
     assert "was started with rules = squad, not mlqa" in capsys.readouterr().err
     assert (out / DICTIONARY).read_bytes() == (corpus / DICTIONARY).read_bytes()
     check_files(out)
-    shutil.copyfile(out / "train/begin.bin", out / "test-zh/end.bin")
-    with pytest.raises(UserError, match=r"test-zh/end\.bin is not the file that was prepared"):
+    shutil.copyfile(out / "train/begin.bin", out / "valid-zh/end.bin")
+    with pytest.raises(UserError, match=r"valid-zh/end\.bin is not the file that was prepared"):
         check_files(out)
 
 

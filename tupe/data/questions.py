@@ -162,7 +162,7 @@ def prepare_qa(
     Encoder(manifest)  # raises here, before anything is written
     with run_folder(out, {**manifest.described(), "rules": rules}), pool(workers) as map_:
         for split, path in labelled(files):
-            own = split.removeprefix("test-") if split.startswith("test-") else language
+            own = split.partition("-")[2] or language  # `test-de` is German
             about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": own}
             if not (out / split).exists():
                 with atomic(out / split) as part, unchanged([path]):
