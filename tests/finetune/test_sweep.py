@@ -11,7 +11,7 @@ from tests.samples import write_checkpoint
 from tupe.finetune import sweep as module
 from tupe.finetune.runs import SWEEP, Run, result
 from tupe.finetune.sweep import join, keep_best, sweep
-from tupe.util import UserError, lock, write_json
+from tupe.util import UserError, lock, read_json, write_json
 
 GRID = {"tasks": ["CoLA"], "lrs": (1e-5, 2e-5), "seeds": (1, 2)}
 
@@ -64,8 +64,8 @@ def checkpoint(tmp_path_factory):
 @pytest.mark.parametrize(("gpus", "jobs", "most"), [("", 0, {"": 1}), ("", 3, {"": 3}), ("2,5", 0, {"2": 1, "5": 1})])
 def test_a_gpu_has_one_run_at_a_time(gpus, jobs, most, processes, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-    sweep("glue", checkpoint, tmp_path, tmp_path / "out", jobs=jobs, **(GRID | {"seeds": range(1, 5)}))
-    assert processes.most == most and len(processes.done) == 8
+    sweep("glue", checkpoint, tmp_path, tmp_path / "out", jobs=jobs, **(GRID | {"seeds": (1, 2, 3, 4, 4)}))
+    assert processes.most == most and len(processes.done) == len(read_json(tmp_path / "out" / SWEEP)["runs"]) == 8
 
 
 def test_a_failed_run_stops_no_other_and_is_tried_again(processes, checkpoint, tmp_path, capsys):

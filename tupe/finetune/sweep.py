@@ -62,7 +62,7 @@ def sweep(
     """
     usual, rates = BENCHMARKS[benchmark]
     names = tasks or usual or own_tasks(data)
-    runs = [Run(task, lr, seed) for task in names for lr in lrs or rates for seed in seeds or SEEDS]
+    runs = list(dict.fromkeys(Run(task, lr, seed) for task in names for lr in lrs or rates for seed in seeds or SEEDS))
     plan = join(checkpoint, data, out, list(overrides), runs)
     print(f"{plan['model']} after {plan['updates']:,} updates: {len(runs)} runs in {out}", flush=True)
     gpus = visible_gpus()
