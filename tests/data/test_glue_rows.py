@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tupe.data.glue.prepare import rows
-from tupe.data.glue.tasks import TASKS, read_tasks
+from tupe.data.glue.tasks import TASKS, _own_task, read_tasks
 
 
 def split_of(task, name):
@@ -71,6 +71,8 @@ def test_tasks_of_ones_own(tmp_path):
     assert [(split.name, split.labelled) for split in task.splits] == [("train", True), ("test", False)]
     found = [list(rows(tmp_path / split.files[0], task, split, Counter())) for split in task.splits]
     assert found == [[(("Yes?",), "no"), (("No?",), "yes")], [(("What?",), None)]]
+    with pytest.raises(AssertionError, match="quiz has 3 texts"):
+        _own_task("quiz", tmp_path, ["question", "answer", "source"])
 
 
 PIECES = [b"\t", b"\n", b"\r", b"0", b"1", b"2.5", b"entailment", b"a b", b'"', b"\xef\xbb\xbf", b"\xff", b"\x00"]

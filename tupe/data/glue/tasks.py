@@ -118,6 +118,7 @@ def _own_task(
     scale: str | None = None,
     **files: str,
 ) -> Task:
+    assert len(texts) < 3, f"{name} has {len(texts)} texts: a model reads one or two"
     splits = []
     for split, file in files.items():
         with (folder / file).open("rb") as lines:
