@@ -22,7 +22,7 @@ from transformers import (
 
 def read(path: str) -> list[dict[str, str]]:
     options = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if path.endswith(".tsv") else {}
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file, **options))
 
 

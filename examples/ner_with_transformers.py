@@ -8,7 +8,7 @@ For the F1 of entities, pass the two lists of `scores` to `seqeval.metrics.f1_sc
 """
 
 import sys
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from transformers import (
     AutoModelForTokenClassification,
@@ -23,7 +23,8 @@ NO_LABEL = -100  # the loss ignores it
 
 def read(path: str) -> list[list[list[str]]]:
     with open(path, encoding="utf-8") as file:
-        return [list(lines) for filled, lines in groupby(map(str.split, file), bool) if filled]
+        rows = [line.rstrip().split("\t" if "\t" in line else None) for line in file]
+    return [list(lines) for filled, lines in groupby(rows, bool) if filled]
 
 
 def scores(predicted) -> dict[str, float]:
@@ -44,10 +45,9 @@ def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: f
     def encode(sentence: list[list[str]]) -> dict:
         words = [line[0] for line in sentence]
         encoded = tokenizer(words, is_split_into_words=True, truncation=True)
-        places = encoded.word_ids()
-        first = [place is not None and place != before for place, before in zip(places, [None, *places])]
         encoded["labels"] = [
-            numbers[sentence[place][-1]] if begins else NO_LABEL for place, begins in zip(places, first)
+            NO_LABEL if place in (None, before) else numbers[sentence[place][-1]]
+            for before, place in pairwise([None, *encoded.word_ids()])
         ]
         return dict(encoded)
 
