@@ -55,16 +55,10 @@ def test_a_mask_stays():
     assert processing.around("<mask>") == "<mask>"
 
 
-def test_broken_utf8_is_read_as_windows_1252():
+def test_broken_utf8_is_windows_1252_and_what_is_no_text_goes_but_joiners_stay():
     assert repair(b"caf\xe9 \x96 \x81na\xc3\xafve".decode("utf-8", "surrogateescape")) == "café – naïve"
-
-
-def test_what_is_no_text_goes():
     assert repair("\ufeffa\x00b\u200bc\u00add\ue000e\ufffdf") == "abcdef"
     assert repair(" a\u00a0 b\t\x85c\u2028") == "a b c"
-
-
-def test_joiners_stay():
     assert repair("می\u200cخواهم") == "می\u200cخواهم"
 
 
