@@ -60,9 +60,6 @@ def test_broken_utf8_is_windows_1252_and_what_is_no_text_goes_but_joiners_stay()
     assert repair("\ufeffa\x00b\u200bc\u00add\ue000e\ufffdf") == "abcdef"
     assert repair(" a\u00a0 b\t\x85c\u2028") == "a b c"
     assert repair("می\u200cخواهم") == "می\u200cخواهم"
-
-
-def test_without_the_stage_a_broken_byte_is_marked():
     assert mark(b"caf\xe9  x".decode("utf-8", "surrogateescape")) == "caf\ufffd x"
 
 
@@ -116,6 +113,8 @@ def test_sentences_of_a_document():
     split = Sentences("en")
     assert split(["Mr. Smith came.  He left!", "Why?"]) == ["Mr. Smith came.", "He left!", "Why?"]
     assert Sentences("xx")(["老房子。 安娜!"]) == ["老房子。", "安娜!"]
+    found = split(['He left. "Why?" No. (“Yes.”) ¿Qué? He said , " Go . " I went.'])
+    assert found == ["He left.", '"Why?"', "No.", "(“Yes.”)", "¿Qué?", 'He said , " Go . "', "I went."]
 
 
 def test_words_are_forgotten_again(monkeypatch):

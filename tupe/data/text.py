@@ -32,6 +32,7 @@ _PATTERNS = (
     (re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,4}\.[A-Za-z]{2,}\b"), "<email>"),
     (re.compile(rf"(?i)(?<![\w<])(?:[a-z]:\\|[\\/]|\b)[\w~.+\\/-]{{0,255}}\w\.(?:{_EXTENSIONS})\b(?![\w/])"), "<file>"),
 )
+_OPENING = re.compile(r"\s([^\w\s]+)\n")  # the sentencizer leaves what opens a sentence at the end of the last
 _SPECIAL = re.compile(f"({'|'.join(SPECIAL_TOKENS)})")
 _LONG_WORD = re.compile(r"\S{257}")
 _STRINGS_KEPT = 200_000  # spaCy caches every word
@@ -133,8 +134,9 @@ class Sentences:
             self._load()
         lines = [" ".join(line.split()) for line in lines]
         documents = self._rules.pipe("" if _LONG_WORD.search(line) else line for line in lines)
-        found = ([one.text for one in document.sents] or [line] for line, document in zip(lines, documents))
-        return [sentence for sentences in found for one in sentences if (sentence := one.strip())]
+        split = ("\n".join(one.text_with_ws for one in document.sents) for document in documents)
+        found = (_OPENING.sub(r"\n\1", text) or line for text, line in zip(split, lines))
+        return [sentence for text in found for one in text.split("\n") if (sentence := one.strip())]
 
 
 REPAIR = "repair-characters"
