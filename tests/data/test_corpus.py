@@ -76,6 +76,8 @@ def test_without_stages_the_data_is_the_text(text, tmp_path):
     assert sorted(train + valid) == sorted(expected)
     assert [lines for lines in expected if lines not in valid] == train  # in their order
     assert content["counts"][""]["documents"] == 36
+    more = prepare(tmp_path / "more", *inputs(text), "--vocabulary", tmp_path / "out", "--workers", 1)
+    assert more["settings"]["stages"] == content["settings"]["stages"] == []
 
 
 def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
@@ -186,6 +188,7 @@ def test_held_out_by_hand():
     assert shares == [0, 1, 5, 0]
     again = np.array([False, False, True])
     assert held_out(np.array([5, 1, 1], "<u8"), again, 1).tolist() == [False, True, False]
+    assert held_out(np.array([5, 1, 1], "<u8"), none[:3], 1).tolist() == [False, True, True]
     with pytest.raises(UserError, match="2 of 2 different documents cannot be held out"):
         held_out(np.array([5, 1, 1], "<u8"), again, 2)
 

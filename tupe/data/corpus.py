@@ -34,7 +34,7 @@ from tupe.data import tokenizers
 from tupe.data.binary import EOS, writer
 from tupe.data.documents import Input, documents_of, find, unchanged
 from tupe.data.languages import probabilities
-from tupe.data.manifest import IMPORTED, NAME, WORK, Manifest, Settings, checksums
+from tupe.data.manifest import NAME, WORK, Manifest, Settings, checksums
 from tupe.data.parallel import Map, batches, pool
 from tupe.data.text import LANGUAGES, PROFILES, STAGES, kept_processing
 from tupe.data.tokenizers import DICTIONARY, MODEL, UNKNOWN_NUMBER, kept_tokenizer, read_symbols
@@ -82,8 +82,8 @@ def prepare_corpus(
     shared = Manifest.load(vocabulary) if vocabulary else None
     name = profile or ("sentencepiece" if many else "paper")
     stages, usual = PROFILES[name], LANGUAGES[name]
-    if shared and shared.imported and not profile:  # process text as the imported model did
-        name, stages, usual = IMPORTED, shared.settings.stages, shared.settings.language
+    if shared and not profile:  # process text as there
+        name, stages, usual = shared.settings.profile, shared.settings.stages, shared.settings.language
     left_out = set(filter(None, without.split(",")))
     for stage in left_out - {*STAGES}:
         raise UserError(f"'{stage}' is not a stage. Choose from {', '.join(STAGES)}.")
@@ -236,9 +236,7 @@ def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.n
             f"{held} of {len(new)} different documents cannot be held out for validation. Set --valid-documents lower, "
             "or separate documents by empty lines (or use --books)."
         )
-    valid = np.zeros(len(hashes), dtype=bool)
-    valid[new[np.argsort(hashes[new], kind="stable")[:held]]] = True
-    return valid
+    return np.isin(hashes, np.sort(hashes[new])[:held]) & ~again  # all copies of a document, if they are kept
 
 
 def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Iterator[tuple[bool, list[str]]]:
