@@ -45,11 +45,13 @@ def test_forms(read, raw, found):
     assert read(raw) == found
 
 
-def test_a_book_is_one_document(read):
+def test_a_json_array_is_not_read_as_text(read):
+    with pytest.raises(json.JSONDecodeError):
+        read(b'[\n{"text": "A"}\n]')
+
+
+def test_a_book_is_one_document_and_a_long_one_is_cut(read, monkeypatch):
     assert read(b"one\n\ntwo\n", book=True) == [["one", "two"]]
-
-
-def test_a_long_document_is_cut(read, monkeypatch):
     monkeypatch.setattr(documents, "DOCUMENT_CHARACTERS", 8)
     assert read(b"12345\n123456\n1\n\n1\n") == [["12345", "123456"], ["1"], ["1"]]
 

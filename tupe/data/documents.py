@@ -17,7 +17,7 @@ from tupe.util import UserError
 
 _ENDINGS = {".txt", ".text", ".json", ".jsonl", ".xz", ".gz", ".bz2"}
 _COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-_JSON = re.compile(rb'\{\s*"[^"]*"\s*:')
+_JSON = re.compile(rb'\[?\s*\{\s*"[^"]*"\s*:')
 DOCUMENT_CHARACTERS = 8 << 20  # a longer document is cut, so that one fits in memory
 
 
