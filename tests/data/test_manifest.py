@@ -19,12 +19,6 @@ def test_the_corpus(prepared):
     assert manifest.text_processing().line("“Hello”, Anna!") == '" hello , " anna !'
 
 
-def test_fields_of_an_earlier_version_are_passed_over(copy):
-    path = copy / "manifest.json"
-    path.write_text(path.read_text().replace("{", '{"version": 2, "sizes": {},', 1))
-    assert Manifest.load(copy).settings.vocab_size == 150
-
-
 @pytest.mark.parametrize("name", [MODEL, DICTIONARY])
 def test_another_vocabulary_is_refused(name, copy):
     with (copy / name).open("ab") as file:
