@@ -228,7 +228,7 @@ class Study:
 
     def check(self) -> None:
         """Raise `UserError` at the first record whose settings differ from those that its run would have here."""
-        for run, record in self.done.items():
+        for run, record in [*self.done.items()]:  # threads add to it
             known = run.part not in _TRAININGS or self.lr(run) is not None
             source = self.design.before(run)
             if known and (source is None or source in self.done) and record.settings != self.settings(run):
@@ -236,12 +236,12 @@ class Study:
 
     def do(self, jobs: int) -> None:
         """Do the remaining runs, `jobs` at a time. Ctrl-C and SIGTERM stop the processes, which save."""
-        self.check()
         active: dict[Future, Run] = {}
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 while True:
+                    self.check()  # again, because a search that ends decides a rate
                     for run in self.wanted:
                         ready = run not in {*self.failed, *active.values(), *self.done} and not self.hindrance(run)
                         alone = "cost" in {run.part, *(other.part for other in active.values())}
