@@ -100,8 +100,7 @@ class Design:
 
     def label(self, name: str) -> str:
         row = self.systems.get(name)  # a table may name a baseline that this study lacks
-        model = self.model(name)
-        return row.label if row is not None and row.label else PAPER_NAMES.get(model, model)
+        return row.label if row is not None and row.label else PAPER_NAMES.get(name, name)
 
     def model(self, name: str) -> str:
         """Return the system of `tupe systems` that a row compares."""
