@@ -29,7 +29,9 @@ def test_is_the_mean(save, tmp_path):
     for number in (1, 2, 6):
         save(f"checkpoint_1_{number}.pt", number)
     save("checkpoint1.pt", 100)
-    assert main(["convert", "average", str(tmp_path), str(tmp_path / "out.pt"), "--last", "2"]) == 0
+    command = ["convert", "average", "--last", "2", str(tmp_path)]
+    assert main([*command, str(tmp_path / "another"), str(tmp_path / "out.pt")]) == 1
+    assert main([*command, str(tmp_path / "out.pt")]) == 0
     state = torch.load(tmp_path / "out.pt", weights_only=True)
     torch.testing.assert_close(state["model"]["a"], torch.full((2, 3), 4.0, dtype=torch.float16))
     assert torch.equal(state["model"]["a"], state["model"]["b"])

@@ -48,7 +48,7 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
         UserError: the checkpoints are not of one run.
     """
     check_new(out)
-    paths = checkpoints if last is None else last_checkpoints(checkpoints[0], last)
+    paths = checkpoints if last is None else [path for run in checkpoints for path in last_checkpoints(run, last)]
     total: dict[str, Tensor] = {}
     first: dict[str, Any] = {}
     for path in paths:
