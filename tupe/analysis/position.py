@@ -90,12 +90,10 @@ def similarity_maps(encoder: Encoder, length: int | None = None) -> Matrices:
 
 
 def segment_maps(encoder: Encoder, length: int | None = None) -> Matrices:
-    """Return `E_S[s_i, s_j]` of every head, query by key: `(L H, 2, 2)`, or `(H, 2, 2)` where the layers share.
-
-    The model has `segment=per_head`.
-    """
+    """Return `E_S[s_i, s_j]` of each layer and head with values of its own, `(N, 2, 2)`: query by key."""
     weight = encoder.sentence_encoder.segment_attention.weight.detach()  # (layers, heads, 2, 2)
     layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
-    names = [f"{layer}head {head + 1}" for layer in layers for head in range(weight.shape[1])]
+    heads = [f"head {head + 1}" for head in range(weight.shape[1])] if weight.shape[1] > 1 else ["all heads"]
+    names = [layer + head for layer in layers for head in heads]
     title, axes = f"Segment attention of {encoder.shown_as}", ("segment of the key", "segment of the query")
     return Matrices(weight.flatten(0, 1), names, title, axes=axes)
