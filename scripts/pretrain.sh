@@ -7,7 +7,7 @@
 #   sbatch scripts/pretrain.sbatch DATA [key=value ...]                                  SLURM: 2 nodes of 8 GPUs
 #   GPUS=0 PROCESSES=2 bash scripts/pretrain.sh DATA [key=value ...]                     two processes on the CPU
 #
-# DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
+# DATA           folder made by tupe prepare-corpus; shards as a:b:c
 # key=value      any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
 #                a flag of the model that the file does not name needs Hydra's plus: +model.relative=unbinned
 # CONFIG         a file of configs/pretraining, base by default; it has the defaults of the following variables

@@ -22,7 +22,7 @@ ROOMS = {
 #: Lines of everything else that is counted.
 LINES = {
     "tupe/**/*.py": 16_269, "tests/**/*.py": 15_184, "lab/**/*.py": 2_242, "tests/lab/**/*.py": 402,
-    "scripts/**/*.sh": 414, "scripts/**/*.py": 265, "examples/**/*.py": 288, "configs/**/*.yaml": 1_398,
+    "scripts/**/*.sh": 376, "scripts/**/*.py": 265, "examples/**/*.py": 288, "configs/**/*.yaml": 1_398,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`
 NODES = 7.66  # of the syntax tree, in a line of `tupe/`, as in 69687301: lines are not saved by writing denser

@@ -41,14 +41,11 @@ OTHERS = ["a b", "it's", "c,d=[1]", "-x"]
 @pytest.mark.parametrize(
     ("script", "command", "environment"),
     [
-        ("prepare_corpus.sh", ["prepare-corpus", *OTHERS[1:], OTHERS[0]], {}),
         ("prepare_glue.sh", ["prepare-glue", *OTHERS[:2], OTHERS[3], OTHERS[2]], {}),
-        ("prepare_translation.sh", ["prepare-translation", *OTHERS[1:3], OTHERS[0], OTHERS[3]], {}),
         ("finetune_glue.sh", ["finetune", *OTHERS], {}),
         ("glue.sh", ["sweep", "glue", "--lrs=1e-3,2e-5", *OTHERS], {"LRS": "1e-3,2e-5"}),
         ("xtreme.sh", ["sweep", "xtreme", "--seeds=1", *OTHERS], {"SEEDS": "1"}),
         ("pretrain.sh", ["pretrain", *OTHERS, "--config", "diet", "--gpus", "0"], {"CONFIG": "diet", "GPUS": "0"}),
-        ("translate_train.sh", ["pretrain", *OTHERS, "--config", "translation/wmt18"], {}),
     ],
 )
 def test_arguments_go_through(script, command, environment, clone):
