@@ -55,11 +55,11 @@ def import_(
     tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
     """
     from tupe.checkpoints.foreign.importing import import_model, is_ours
-    from tupe.hf.load import import_transformers
+    from tupe.hf.load import import_folder
 
     if is_ours(folder):
         check_new(out)
-        import_transformers(folder, out)
+        import_folder(folder, out)
         print(f"wrote {out}; continue training with --init-from, or load it by TupeModel.from_pretrained")
         return
     head_of = {"head_name": head, "labels": labels.split(",") if labels else [], "pooler": pooler}

@@ -51,7 +51,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     return model, config
 
 
-def import_transformers(folder: Path, target: Path) -> None:
+def import_folder(folder: Path, target: Path) -> None:
     """Write the model in `folder` as the checkpoint `target`."""
     model, config = load(folder)
     task = criterion = None

@@ -17,7 +17,7 @@ from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.load import open_checkpoint
 from tupe.data.tokenizers import write_dictionary
 from tupe.hf.export import export
-from tupe.hf.load import import_transformers
+from tupe.hf.load import import_folder
 from tupe.patches.checkpoints import read_dictionary
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError
@@ -93,7 +93,7 @@ def test_an_encoder_alone(kind, head, saved, tmp_path):
     back = transformers.AutoModel.from_pretrained(tmp_path / "back")
     close(back(TOKENS)[0], theirs)
     back.save_pretrained(tmp_path / "saved")
-    import_transformers(tmp_path / "saved", tmp_path / "again.pt")
+    import_folder(tmp_path / "saved", tmp_path / "again.pt")
     before, after = (safe_load(path)["model"] for path in (tmp_path / "out/checkpoint.pt", tmp_path / "again.pt"))
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     assert open_encoder(tmp_path / "again.pt").lm_head is None
