@@ -13,10 +13,13 @@ def copy(prepared, tmp_path):
     return shutil.copytree(prepared, tmp_path / "corpus")
 
 
-def test_the_corpus(prepared):
+def test_the_corpus(prepared, copy):
     manifest = Manifest.load(prepared)
     assert manifest.data == [".", "shard1"]
     assert manifest.text_processing().line("“Hello”, Anna!") == '" hello , " anna !'
+    path = copy / "manifest.json"
+    path.write_text(path.read_text().replace("{", '{"version": 2, "sizes": {},', 1))  # fields of an earlier version
+    assert Manifest.load(copy).settings == manifest.settings
 
 
 @pytest.mark.parametrize("name", [MODEL, DICTIONARY])

@@ -1,7 +1,7 @@
 """`manifest.json` in the folder of a corpus: how it was made, and the checksums of its files."""
 
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,9 @@ class Manifest:
             UserError: the dictionary or the tokenizer there is not the one that the data was encoded with.
         """
         record = read_json(folder / NAME)
-        settings = record.pop("settings")
-        manifest = cls(folder, Settings(**{**settings, "stages": tuple(settings["stages"])}), **record)
+        known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
+        known["settings"] = Settings(**{**record["settings"], "stages": tuple(record["settings"]["stages"])})
+        manifest = cls(folder, **known)
         _compare(folder, manifest.vocabulary())
         return manifest
 
