@@ -190,7 +190,7 @@ def test_held_out_by_hand():
     assert held_out(np.array([5, 1, 1], "<u8"), again, 1).tolist() == [False, True, False]
     assert held_out(np.array([5, 1, 1], "<u8"), none[:3], 1).tolist() == [False, True, True]
     with pytest.raises(UserError, match="2 of 2 different documents cannot be held out"):
-        held_out(np.array([5, 1, 1], "<u8"), again, 2)
+        held_out(np.array([5, 1, 1], "<u8"), none[:3], 2)
 
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=2, unique=True).map(lambda numbers: np.array(numbers, "<u8"))

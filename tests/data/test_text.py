@@ -113,8 +113,8 @@ def test_sentences_of_a_document():
     split = Sentences("en")
     assert split(["Mr. Smith came.  He left!", "Why?"]) == ["Mr. Smith came.", "He left!", "Why?"]
     assert Sentences("xx")(["老房子。 安娜!"]) == ["老房子。", "安娜!"]
-    found = split(['He left. "Why?" No. (“Yes.”) ¿Qué? He said , " Go . " I went.'])
-    assert found == ["He left.", '"Why?"', "No.", "(“Yes.”)", "¿Qué?", 'He said , " Go . "', "I went."]
+    found = split(['Oh !Ah. "Why?" _No._ (“Yes.”) ¿Qué? « Oui ! » He said , " Go . " I went.'])
+    assert "|".join(found) == 'Oh !|Ah.|"Why?"|_No._|(“Yes.”)|¿Qué?|« Oui ! »|He said , " Go . "|I went.'
 
 
 def test_words_are_forgotten_again(monkeypatch):

@@ -65,7 +65,7 @@ def prepare_corpus(
     vocab_size: int = Option(32_768, help="Symbols of the dictionary."),
     model_type: Literal["bpe", "unigram"] | None = Option(None, help="Kind of SentencePiece model."),
     vocab_alpha: float = Option(0.5, help="The vocabulary samples each language by its size to this power."),
-    vocabulary: Path | None = Option(None, help="Corpus or imported model to take the vocabulary from."),
+    vocabulary: Path | None = Option(None, help="Corpus or imported model to take vocabulary and stages from."),
     valid_documents: float = Option(0.01, help="Held-out documents: a number, or a fraction below 1."),
     max_tokens: int | None = Option(None, help="Longer lines are cut; 126, or the value of --vocabulary."),
     shards: int | None = Option(None, help="Folders of training data; one per gigabyte of text by default."),
@@ -229,14 +229,14 @@ def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.n
     Raises:
         UserError: nothing would be left for training.
     """
-    new = np.flatnonzero(~again)
+    new = np.unique(hashes[~again])
     held = max(round(number * len(new)), int(number > 0)) if isinstance(number, float) else number
     if held >= len(new):
         raise UserError(
             f"{held} of {len(new)} different documents cannot be held out for validation. Set --valid-documents lower, "
             "or separate documents by empty lines (or use --books)."
         )
-    return np.isin(hashes, np.sort(hashes[new])[:held]) & ~again  # all copies of a document, if they are kept
+    return np.isin(hashes, new[:held]) & ~again  # all copies of a document, if they are kept
 
 
 def _kept(documents: Iterable[tuple], again: np.ndarray, counts: Counter) -> Iterator[tuple[bool, list[str]]]:

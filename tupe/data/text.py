@@ -32,7 +32,7 @@ _PATTERNS = (
     (re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,4}\.[A-Za-z]{2,}\b"), "<email>"),
     (re.compile(rf"(?i)(?<![\w<])(?:[a-z]:\\|[\\/]|\b)[\w~.+\\/-]{{0,255}}\w\.(?:{_EXTENSIONS})\b(?![\w/])"), "<file>"),
 )
-_OPENING = re.compile(r"\s([^\w\s]+)\n")  # the sentencizer leaves what opens a sentence at the end of the last
+_OPENING = re.compile(r"(?<=[\W_])\s((?:[^\w\s]|_)+|[«“„(\[{] )\n")  # spaCy leaves it with the sentence before
 _SPECIAL = re.compile(f"({'|'.join(SPECIAL_TOKENS)})")
 _LONG_WORD = re.compile(r"\S{257}")
 _STRINGS_KEPT = 200_000  # spaCy caches every word
