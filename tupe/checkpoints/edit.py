@@ -40,9 +40,9 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
     tupe convert average checkpoints/run average.pt --last 10
 
     Args:
-        checkpoints: Checkpoints of a run, or with --last the run's folder.
+        checkpoints: Checkpoints of a run, or with --last the folder of the run.
         out: New file.
-        last: Number of the folder's last checkpoints to average.
+        last: Number of the last checkpoints to average.
 
     Raises:
         UserError: the checkpoints are not of one run.
