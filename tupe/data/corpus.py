@@ -82,7 +82,7 @@ def prepare_corpus(
     shared = Manifest.load(vocabulary) if vocabulary else None
     name = profile or ("sentencepiece" if many else "paper")
     stages, usual = PROFILES[name], LANGUAGES[name]
-    if shared and not profile:  # process text as there
+    if shared and not profile:  # process text as that corpus was
         name, stages, usual = shared.settings.profile, shared.settings.stages, shared.settings.language
     left_out = set(filter(None, without.split(",")))
     for stage in left_out - {*STAGES}:
