@@ -70,7 +70,7 @@ class Results:
 
     @property
     def systems(self) -> list[str]:
-        """Return the systems in `trained` without their variants, and the model without positions."""
+        """The systems in `trained` without their variants, plus the model without positions."""
         return [name for name in self.trained if name in (CONTROL, self.design.model(name))]
 
     @property

@@ -45,7 +45,7 @@ RIVALS = {
     "reference": ("reference", "dense", None),
 }
 MODES = ("forward", "forward + backward")
-#: The kernels stay where they are this many times as fast as the best of the others.
+#: The Triton kernels are kept in cases where they are at least this many times as fast as the best other backend.
 ADVANTAGE = 1.25
 
 

@@ -62,8 +62,8 @@ def read_log(path: str | Path) -> TrainingLog:
 def reaches(log: TrainingLog, loss: float) -> float | None:
     """Return the update at which the validation loss of a run is first `loss` or less, None if it never is.
 
-    The loss is interpolated between validations. The TUPE paper reports when it reaches the final loss of BERT-A: after
-    30% of the updates.
+    The loss is interpolated between validations. The TUPE paper makes this comparison with scores: TUPE reaches the
+    GLUE average of the fully trained baselines after 30% of the updates.
     """
     before = None
     for update, found in losses(log):

@@ -23,9 +23,9 @@ class Matrices(NamedTuple):
     """Matrices of a model, which `heat_maps` draws."""
 
     values: Tensor  # `(number, n, m)`, queries by keys
-    names: list[str]  # of each matrix
-    title: str = ""  # of all
-    label: str = "added to the logit"  # of the colors
+    names: list[str]  # name of each matrix
+    title: str = ""  # title of the figure
+    label: str = "added to the logit"  # label of the color scale
     axes: tuple[str, str] = ("key position", "query position")
     reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
 

@@ -27,7 +27,7 @@ _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's fractions: of all tokens, a
 
 
 class LengthLoss(NamedTuple):
-    """A model's loss at one length and at the length of its training, in bits per masked token."""
+    """A model's loss at one length, and its change from the training length, in bits per masked token."""
 
     bits: float
     difference: float  # from the loss of the same tokens in windows as long as the sequences of training

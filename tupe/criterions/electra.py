@@ -37,7 +37,7 @@ class TupeElectraCriterion(FairseqCriterion):
 
     `M` are the masked positions, `rho` the fraction of positions that the task masks, `N` all tokens without padding.
     The sums add up over batches and workers, and so does `N`, so that the gradient of an update does not depend on how
-    it is split into batches. (The mean of `CE` over `M` instead would differ by `M / (rho N)`, which is logged.)
+    it is split into batches. (The mean of `CE` over `M` is this term divided by `M / (rho N)`, which is logged.)
 
     `<s>` and `</s>`, which the task masks too, are restored first. A sampled token that equals the original counts as
     original. The random numbers depend only on the seed, the example and, in training, the update. So a resumed run

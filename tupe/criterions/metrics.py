@@ -119,12 +119,12 @@ def area_under_curve(counts: list[list[int]]) -> float:
 
 
 def totals(logging_outputs: list[dict], *names: str) -> list[float]:
-    """Sum the workers' values under each name, as floats; meters of tensors wait for the device, in float32."""
+    """Sum the workers' values under each name, as floats: meters of tensors would be float32 and wait for the GPU."""
     return [float(sum(log[name] for log in logging_outputs)) for name in names]
 
 
 def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
-    """Log `metric`, in percent, of the sum that is logged as `counts`, at any interval."""
+    """Log `metric` in percent, at every interval computed from the sum that is logged as `counts`."""
 
     def percent(meters: dict) -> float:
         total = meters[counts].sum  # 0 after a reset

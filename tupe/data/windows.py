@@ -1,4 +1,4 @@
-"""Windows of contexts that are too long for a model: the dataset of a split, where pieces count, the best answers."""
+"""Windows of contexts that are too long for a model: the dataset, each piece's best window, and the best answers."""
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -38,7 +38,7 @@ def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.n
 
 @lru_cache(maxsize=1 << 14)
 def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
-    """Mark where each token counts: in the window with the largest `min(left, right) + 0.01 length`.
+    """Mark the window in which a token may start an answer: that with the largest `min(left, right) + 0.01 length`.
 
     `left` and `right` are the tokens before and after it in a window (Devlin et al., 2019, run_squad.py); among equal
     windows, the first counts.

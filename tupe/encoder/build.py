@@ -6,7 +6,7 @@ from typing import Any
 from tupe.position import Phases, PositionBias, RelativeEmbeddings, Reset, Rotary, SegmentAttention, UntiedAbsolute
 from tupe.position.registry import build_term
 
-#: Choices without a term here: none, a table at the input, and terms that each layer builds.
+#: Choices that register no term: none, a table at the input, and relative positions that act on the content in a layer.
 _NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta", "pope")}
 #: Choices of `absolute` that are built from the term of another choice.
 _SAME_TERM = {"untied_cross": "untied", "low_rank_input": "low_rank"}

@@ -166,7 +166,7 @@ class SelfAttention(Attention):
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
     def project(self, x: Tensor) -> Tensor:
-        """Project each token, `x (W^Q, W^K, W^V)`. Linformer's `heads` projects, because its keys are not tokens."""
+        """Compute `x (W^Q, W^K, W^V)`. With Linformer return `x`: `heads` projects, because its keys are not tokens."""
         return self.qkv_proj(x) if self.projection is None else x
 
     def heads(self, x: Tensor, terms: Terms, padding: Tensor | None) -> tuple[Tensor, ...]:

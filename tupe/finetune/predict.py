@@ -83,7 +83,7 @@ def _predict_texts(
 
 
 def _test_sets(row: Task, data: Path) -> list[Split]:
-    """Return the prepared test sets of a task, or without any its development sets."""
+    """Return the prepared test sets of a task, or its development sets if there are none."""
     prepared = [split for split in row.splits if (data / f"input0/{split.name}.bin").is_file()]
     tests = [split for split in prepared if split.name.startswith("test")]
     return tests or [split for split in prepared if split.name.startswith("valid")]

@@ -69,7 +69,7 @@ def table(
 
 
 def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
-    """Read the row of the sweep in `out`, called `name` or by its model and pre-training updates.
+    """Read the sweep in `out` as a row called `name`, by default its model and pre-training updates.
 
     MNLI-mm takes the learning rate and the epoch that are best for MNLI-m. Test sets by language take the learning
     rate that is best on the development set, which has the language of the training data.

@@ -51,7 +51,7 @@ class TupePreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw a term that a checkpoint lacks as a new model does: the meta device loses the constructor's values."""
+        """Initialize a term that a checkpoint lacks as in a new model: the meta device loses the initial values."""
         super()._init_weights(module)
         base, own = self.base_model, list(module.parameters(recurse=False))
         known = isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm))

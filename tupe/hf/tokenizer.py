@@ -68,7 +68,7 @@ def build_tokenizer(
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
-    # a symbol has its own space behind a space and at the start of a text, and a mark before letters that follow it
+    # a user-defined symbol gets a \u2581 after a space or at the start, and a placeholder before text that follows it
     symbol = "|".join(map(re.escape, own or [_NONE]))
     steps += [normalizers.Replace(Regex(rf"(?<= )(?={symbol})|\A(?=(?:{symbol}).)"), "\u2581")]
     steps += [normalizers.Replace(Regex(rf"(?<={symbol})(?=[^ ])"), _NONE)]

@@ -69,7 +69,7 @@ class EncoderConfig(OwnOptions):
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
     linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
     relative_buckets: int = encoding(32, "number of buckets, even; for deberta per side, or 0 to clip the distances")
-    relative_max_distance: int = encoding(128, "distance from which on all share the last bucket or value")
+    relative_max_distance: int = encoding(128, "distances beyond this one share the last bucket or value")
     untied_projection_bias: bool = encoding(
         False, "biases on the position projections U^Q and U^K, as in the authors' release"
     )
@@ -101,7 +101,7 @@ class EncoderConfig(OwnOptions):
     )
     unpad: ChoiceEnum(["auto", "always", "never"]) = setting(
         "auto",
-        "remove padding outside attention (always, never); auto: where that was measured to be faster, on the CPU",
+        "skip padding (always, never); auto: on the CPU, if fewer than 95% of the slots of a batch are tokens",
     )
     checkpoint_activations: bool = setting(False, "recompute each layer in backward instead of keeping its activations")
     compile: bool = setting(False, "fuse the layers' element-wise parts in training, by torch.compile")
@@ -115,7 +115,7 @@ class EncoderConfig(OwnOptions):
 
 @dataclass
 class TupeConfig(EncoderConfig):
-    """A masked language model with the encoder; `tupe.systems` names them."""
+    """A masked language model; `tupe.systems` lists the named ones."""
 
     pooler_activation_fn: ACTIVATION_CHOICES = setting("tanh", "activation of the classification heads")
     pooler_dropout: float = setting(0.0, "dropout in the classification heads")
@@ -161,7 +161,7 @@ class ElectraConfig(TupeConfig):
 
 @dataclass
 class Seq2SeqConfig(EncoderConfig):
-    """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are for both stacks."""
+    """An encoder-decoder, Vaswani et al.'s by default; `tupe.systems` lists all. `EncoderConfig` is for both stacks."""
 
     absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *_OWN["absolute"]]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"

@@ -80,7 +80,7 @@ def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> No
         elif shapes(own) == shapes(theirs):
             own = theirs
         else:
-            _logger.warning("the model has another %s: the checkpoint's is left out", path)
+            _logger.warning("%s differs in shape between checkpoint and model: the checkpoint's is ignored", path)
         state.update({f"{prefix}{path}.{part}": tensor for part, tensor in own.items()})
     for path in saved:
         _logger.warning("%s is not in the model: the checkpoint's is ignored", path)

@@ -145,9 +145,9 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
         model_name_or_path: folder of the checkpoint.
         checkpoint_file: its name there.
         data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
-        bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model, by default the one of the
-            data, unless `sentencepiece.bpe.model` is in the checkpoint's folder. A `tokenizer.json` of an imported
-            model that is there, or is named, replaces it.
+        bpe: a fairseq BPE. For `sentencepiece`, `sentencepiece.bpe.model` in the checkpoint's folder comes first, then
+            `sentencepiece_model=PATH`, by default the data's. An imported model's `tokenizer.json` replaces both if
+            PATH names it, or if the data has no SentencePiece model and it is in one of the two folders.
         process_text: false if texts are processed already.
     """
     folder, data = Path(model_name_or_path), data_folder(Path(model_name_or_path), data_name_or_path)

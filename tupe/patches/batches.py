@@ -64,7 +64,7 @@ def train_step(self, sample, model, criterion, optimizer, update_num, ignore_gra
 def valid_step(self, sample, model, criterion, **kwargs):
     """Repeat the last batch instead of an empty one, with zero loss, sample size and log.
 
-    `fairseq-validate` passes an empty batch to a process that has no more; each process needs one before.
+    `fairseq-validate` passes empty batches to a process that has none left; each must have had one with examples.
     """
     if sample:
         self.validated_last = sample

@@ -101,7 +101,7 @@ def symbols_sha256(symbols: list[str]) -> str:
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
-#: Facts in a checkpoint that give a model's outputs their meaning: name -> the fact of a task, and its description.
+#: Facts in a checkpoint that say what its outputs mean: name -> function that reads it from a task, and description.
 FACTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "dictionary_sha256": (lambda task: symbols_sha256(task.source_dictionary.symbols), "dictionary"),
     "target_dictionary_sha256": (lambda task: symbols_sha256(task.target_dictionary.symbols), "dictionary"),
@@ -161,7 +161,7 @@ def check_data(data: str) -> None:
 
 
 def refuse_to_begin(path: str, why: str) -> None:
-    """Raise a `UserError` that names the newest whole checkpoint in the folder of `path`, if one is whole."""
+    """Raise a `UserError` that names the newest readable checkpoint next to `path`; do nothing if there is none."""
     others = set(Path(path).parent.glob("checkpoint*.pt")) - {Path(path)}
     for other in sorted(others, key=os.path.getmtime, reverse=True):
         try:
@@ -210,7 +210,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     kind = MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY[model._name]]
     differing = []
     for field in system_fields(kind):
-        saved, here = getattr(theirs, field, "has none"), getattr(model, field)  # an encoder, against an ELECTRA
+        saved, here = getattr(theirs, field, "has none"), getattr(model, field)  # an encoder lacks ELECTRA's fields
         # fine-tuning may add segments (as DIET does): their parameters then start at zero
         adds_segments = field == "segment" and saved == "none"
         if saved != here and not adds_segments:

@@ -95,7 +95,7 @@ def finish_interrupted(trainer: Trainer, state: dict[str, Any]) -> None:
         trainer.early_stop.update(state.get("early_stop", {}))
 
     if validation_due(trainer, state):
-        logger.info("the validation at which the run was interrupted")
+        logger.info("running the validation that the interrupted run missed")
         then = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: ended, state_dict=lambda: dict(place))
         loss = validate(cfg, trainer, trainer.task, then, cfg.dataset.valid_subset.split(","))[0]
         should_stop_early(cfg, loss)

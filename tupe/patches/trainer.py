@@ -90,7 +90,7 @@ class TupeTrainer(Trainer):
         return state
 
     def lr_step(self, epoch, *args, **kwargs):
-        """Start a run where fairseq steps its schedule for the first time: last, before the loop over the epochs."""
+        """Also call `begin`, once: after loading, fairseq steps the schedule last, before its loop over the epochs."""
         rate = super().lr_step(epoch, *args, **kwargs)
         begin, self.begin = getattr(self, "begin", None), None
         if begin is not None:

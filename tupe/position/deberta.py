@@ -76,6 +76,6 @@ class DisentangledRelative(nn.Module):
             return scale * vectors.unflatten(-1, (query.shape[1], -1)).transpose(0, 1)  # 2n+1 d -> H 2n+1 d_h
 
         of_keys = in_heads(project(embeddings, slice(width, 2 * width)))
-        # rows of the product with the keys are keys, and their distances have the other sign: hence the flip
+        # row i of `key @ ...` is key i, and its distances have the opposite sign, so the vectors are flipped
         of_queries = in_heads(project(embeddings, slice(width)).flip(0))
         return skew(query @ of_keys.mT) + skew(key @ of_queries.mT).mT

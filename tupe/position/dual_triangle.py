@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from tupe.position.registry import register_relative
 
-#: A logit so low that its weight is exactly 0, also in float16. It is finite because padding may hide all other keys of
-#: a query at padding, and a softmax over only -inf is NaN.
+#: A logit so low that its weight is exactly 0, even in float16. It is finite because all keys that a padding position
+#: may attend to can be padding themselves, and a softmax over only -inf is NaN.
 HIDDEN = -10_000.0
 
 

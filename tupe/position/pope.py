@@ -19,9 +19,9 @@ from tupe.position.precision import at_least_float32
 class Phases(nn.Module):
     """The learned `delta`, `(H, d_h)`, which starts at zero.
 
-    The paper starts at zero or at uniform values, and finds zero better on inputs longer than those of training. Its
-    `delta` is in [-2 pi, 0], which is every angle. Public code clamps it there, without a gradient above zero, and all
-    phases of an encoder soon stayed at zero, where left and right are the same.
+    The paper starts at zero or at uniform values, and finds zero better on inputs longer than in training. It limits
+    `delta` to [-2 pi, 0], which covers every angle, so no limit is needed here. Public code clamps `delta`, which
+    removes the gradient above zero: all phases of an encoder soon stayed at zero, where left and right are the same.
     """
 
     def __init__(self, num_heads: int, head_dim: int) -> None:

@@ -58,11 +58,11 @@ class BucketedRelative(TableRelative):
 
 
 def bucket_boundaries(exact: int, steps: int, far: int, beyond: bool = False) -> list[int]:
-    """Return the smallest distance of each bucket but the first, in integers, so that rounding moves no boundary.
+    """Return the smallest distance of each bucket but the first, found with integers so that no boundary is rounded.
 
-    Distances up to `e = exact` start a bucket each. The next buckets start for `k = 1 .. steps - 1` at the smallest
-    `D` with `D >= e (far / e)^(k / steps)`, which is `D^steps e^k >= far^k e^steps` (T5), or `beyond` it, with `>` and
-    for `k = 0 .. steps` (DeBERTa).
+    Each distance up to `e = exact` starts a bucket. The following buckets, `k = 1 .. steps - 1`, start at the smallest
+    `D` with `D >= e (far / e)^(k / steps)`, which is computed as `D^steps e^k >= far^k e^steps` (T5). If `beyond`
+    (DeBERTa), the comparison is `>`, and `k = 0 .. steps`.
     """
     boundaries = list(range(1, exact + 1))
     for k in range(1 - beyond, steps + beyond):

@@ -21,8 +21,8 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
     """Return which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
     If `separators` is 2, segment 1 starts at the second of the first two adjacent separators and ends with the row.
-    Without two adjacent separators, all tokens are segment 0. If it is 1, segment 1 starts after the first of exactly
-    two separators, if no token follows the second. A row with more is one text, whose lines end with separators.
+    Without two adjacent separators, all tokens are segment 0. If `separators` is 1, only a row with exactly two
+    separators, the second at its end, is a pair: segment 1 starts after the first. Other rows are one text.
     """
     assert separators in (1, 2), f"the number of separators between two texts must be 1 or 2, got {separators}"
     separator = tokens.eq(eos)

@@ -24,7 +24,7 @@ class MultilingualMaskedLMConfig(MaskedLMConfig):
     data: str = setting(MISSING, "folder with dict.txt and a folder for each language; shards as a:b:c")
     langs: Optional[str] = setting(None, "languages to train on, such as de,en (default: all)")
     multilang_sampling_alpha: float = setting(
-        0.7, "languages are sampled by their number of blocks to this power (1: by size)"
+        0.7, "exponent of a language's number of blocks in its sampling probability (1: by size)"
     )
     sample_break_mode: SAMPLE_BREAK_MODE_CHOICES = setting(
         "complete", "how blocks are filled, as for masked_lm; never across languages"
@@ -50,7 +50,7 @@ class MultilingualMaskedLMTask(MaskedLMTask):
         return languages(Path(folders[(epoch - 1) % len(folders)]), self.cfg.langs)  # one folder per epoch, in turn
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
-        """Load a split of all languages, such as `valid` with the `valid_de` of each language, or only one of those."""
+        """Load a split of all languages (for `valid` also each language's, such as `valid_de`), or of one language."""
         super().load_dataset(split, epoch)
         dataset = self.datasets[split]
         with data_utils.numpy_seed(self.cfg.seed, epoch):  # blocks of one length are in another order in each epoch

@@ -49,7 +49,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
     frozen_layers: int = setting(0, "freeze the embeddings, position terms and this many first layers; 0: nothing")
-    label_scale: Optional[float] = setting(None, "label of a regression that 1 stands for; set by training")
+    label_scale: Optional[float] = setting(None, "regression label that an output of 1 stands for; set by training")
     labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by training")
     seed: int = II("common.seed")
 

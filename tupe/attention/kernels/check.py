@@ -14,8 +14,8 @@ from tupe.util import UserError
 logger = logging.getLogger(__name__)
 _checked: set[tuple[torch.device, torch.dtype]] = set()
 
-#: Largest |got - exact| / (|exact| + sqrt(number of elements)) of an output or gradient, by type. The root is for
-#: values that are zero because terms cancel. Triton's interpreter truncates to bfloat16, where a GPU rounds.
+#: Bound by type on |got - exact| / (|exact| + sqrt(N)) of an output or gradient; `N` is its number of elements, or the
+#: output's if larger. The root allows for values that cancel to 0. The interpreter truncates to bfloat16; GPUs round.
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 3e-3}
 
 

@@ -112,7 +112,7 @@ class Launcher:
             kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
 
     def chunks(self, programs: int) -> int:
-        """Return the number of chunks of the batch with which `programs` programs per chunk fill the device twice."""
+        """Return into how many chunks to split the batch: `programs` programs per chunk then fill the device twice."""
         return max(1, min(self.B, triton.cdiv(2 * multiprocessors(self.inputs.query.device), programs)))
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -146,7 +146,7 @@ class Launcher:
         tile = self.tile("query_gradient")
         groups = triton.cdiv(self.T_q, tile["BLOCK_M"])
         chunks = self.B
-        if wanted.relative:  # each program has a vector of all distances, so only as many as fill the device
+        if wanted.relative:  # each program writes a vector of all distances: no more than fill the device twice
             groups = min(groups, triton.cdiv(2 * multiprocessors(out.device), self.H))
         if wanted.pos_q or wanted.relative or wanted.theta:
             chunks = self.chunks(groups * self.H)
@@ -179,7 +179,7 @@ class Launcher:
         )
 
     def segment_gradient(self, by_query: Tensor) -> Tensor:
-        """Use each row's sum over the keys of segment 1: over all keys, the gradients of a softmax sum to 0."""
+        """Compute the gradient of `segment` from each row's sum over the keys of segment 1 (over all keys it is 0)."""
         second = self.inputs.segments[..., None] != 0  # (B, T, 1)
         sums = [by_query.masked_fill(other, 0).sum((0, 1)) for other in (second, ~second)]  # autocast leaves float32
         second_keys = torch.stack(sums, dim=-1)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def rows_of(STARTS, b, T_q, T_k):
-    """Return the index of sequence `b` for batch strides, its first query and key, and its numbers of both.
+    """Return sequence `b`'s index for batch strides, its first query and key, and its numbers of queries and keys.
 
     `STARTS` points to the first token of each packed sequence, then `N`; it is None for a padded batch.
     """
@@ -36,9 +36,9 @@ def end_of_keys(padding, keys):
 
 @triton.jit
 def share_of_batch(LENGTHS, first, B, chunk, chunks):
-    """Return the range of sequences of `chunk`, one of `chunks` that share the sequences with a token at `first`.
+    """Return the range of sequences of `chunk`, one of `chunks` that divide the sequences longer than `first`.
 
-    `LENGTHS` `(B,)` is None if all sequences have that token. Unless it descends, a range includes sequences without.
+    `LENGTHS` `(B,)` is None if all are longer. Unless it is in descending order, a range can include shorter sequences.
     """
     count = B
     if LENGTHS is not None:

@@ -1,7 +1,7 @@
 """Operations of every kernel on a tile: load rows, multiply, compute the logits and, in backward, their gradient.
 
-A tile is `(BLOCK_M, BLOCK_N)`, queries by keys, or transposed. `query` and `key` are the indices of its cells within
-it, `(BLOCK_M, 1)` and `(1, BLOCK_N)`, or `(1, BLOCK_M)` and `(BLOCK_N, 1)`; it starts at `first_query` and `first_key`.
+A tile is `(BLOCK_M, BLOCK_N)`, queries by keys, or transposed, and starts at `first_query` and `first_key`. `query` and
+`key` are its cells' indices from this start, `(BLOCK_M, 1)` and `(1, BLOCK_N)`, or `(1, BLOCK_M)` and `(BLOCK_N, 1)`.
 """
 
 import triton
@@ -118,7 +118,7 @@ def tile_gradient(logits, d_weights, lse, delta, keep_probability, keep, total=0
     weights = exp2(logits * LOG2E - lse)
     if keep is None:
         kept, gradient = weights, weights * (d_weights - delta) + total
-    else:  # Triton compiles what follows a `return` in a branch
+    else:  # an early `return` does not help: Triton compiles the code after it too
         kept = dropped_out(weights, keep, keep_probability)
         gradient = kept * d_weights + (total - weights * delta)
     return kept, gradient

@@ -110,9 +110,9 @@ def head_of(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def from_transformers(state: Mapping[str, Tensor], first: int) -> dict[str, Tensor]:
     """Return the parameters of a masked language model of Transformers under this plugin's names.
 
-    The vector of token type 0, which every token of a single text gets, is added to the positions, and subtracted from
-    that of type 1, the second segment's. A model without absolute positions has both vectors in its segments. `first`
-    is the row of position 0.
+    Every token of a single text gets the vector of token type 0, so it is added to the positions, and subtracted from
+    the vector of type 1, the second segment's. Without absolute positions, both vectors become the segments' table.
+    `first` is the row of position 0.
     """
     found = from_fairseq(_renamed(state, _NAMES), first)
     types = found.pop(_TYPES, None)

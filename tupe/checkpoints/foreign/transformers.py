@@ -146,7 +146,7 @@ def classes_of(config: Any) -> list[str] | None:
 
 
 def _symbols(tokenizer: Any, rows: int) -> tuple[list[str | None], dict[str, int]]:
-    """Return the symbols of a table's rows, and the rows in this plugin's order."""
+    """Return the symbol of each row of the embedding table, and the row of each special symbol by fairseq's name."""
     symbols: list[str | None] = [None] * rows
     for name, number in tokenizer.get_vocab().items():
         symbols[number] = None if name.endswith("NOTUSED") else name  # CamemBERT's, which occur in no text

@@ -54,10 +54,10 @@ def centered(logits: Tensor) -> Tensor:
 
 
 def agreeing_heads(logits: Tensor) -> Tensor:
-    """Reorder the heads of each layer by their logits, because the order of heads in different layers is unrelated.
+    """Return an order of each layer's heads, `(L, H)`, in which heads at the same place have similar logits.
 
-    The heads of each layer in turn are assigned to the mean of the other layers' heads, by the squared distance of `T`,
-    `logits` `(L, H, n, n)`. Returns the head of each place, `(L, H)`.
+    The order of heads is unrelated in different layers. So the heads of each layer in turn are assigned to the mean of
+    the other layers' heads, by the squared distance of their `T`. `logits` is the `T` of all heads, `(L, H, n, n)`.
     """
     layers, heads = logits.shape[:2]
     flat = logits.flatten(2)
@@ -123,9 +123,9 @@ def _fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
 def _solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: Tensor, first: int) -> None:
     """Set the table, a plain norm without gain or bias, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
-    `query` and `key`, `(S, m, d_h)`, are those of the positions from `first` on, which is 1 where `[CLS]` does not
-    count. Not all can be matched if there are more positions than `table`, `(n, e)`, is wide. If its rows are too
-    similar to match them, random vectors of a tenth of their length are added.
+    `query` and `key`, `(S, m, d_h)`, belong to the positions from `first` on; `first` is 1 if `[CLS]` is left out. With
+    more positions than the width of `table`, `(n, e)`, not all can be matched. If its rows are too similar for a
+    match, random vectors of a tenth of their length are added to them.
     """
     for part in (term.layer_norm, term.query, term.key):
         if getattr(part, "bias", None) is not None:
