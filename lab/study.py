@@ -34,7 +34,7 @@ from tupe.analysis.position import has_correlation, position_correlation
 from tupe.finetune.runs import quoted
 from tupe.finetune.table import read_sweep
 from tupe.systems import SIZES
-from tupe.util import UserError, available_cores, config_dir, for_cpu, read_json, run_folder, user_dir, write_json
+from tupe.util import UserError, available_cores, config_dir, read_json, run_folder, set_cpu_env, user_dir, write_json
 
 _TUPE = (sys.executable, "-m", "tupe")
 _BENCHMARK = Path(__file__).parent / "benchmarks/model.py"
@@ -212,7 +212,7 @@ class Study:
             return {"run": str(run), **start}
         return {**pretraining_settings(design, run, self.lr(run), self.corpus), **start}
 
-    def hindrance(self, run: Run) -> str:
+    def why_not_now(self, run: Run) -> str:
         """Return why a run cannot be done now, or an empty string if it can."""
         first = self.design.before(run)
         if first and first not in self.done:
@@ -243,7 +243,7 @@ class Study:
                 while True:
                     self.check()  # again, because a search that ends decides a rate
                     for run in self.wanted:
-                        ready = run not in {*self.failed, *active.values(), *self.done} and not self.hindrance(run)
+                        ready = run not in {*self.failed, *active.values(), *self.done} and not self.why_not_now(run)
                         alone = "cost" in {run.part, *(other.part for other in active.values())}
                         if ready and len(active) < (1 if alone else jobs):
                             active[pool.submit(self.perform, run)] = run
@@ -369,11 +369,11 @@ def main() -> None:
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     if not args.list:
-        for_cpu(available_cores())  # one thread per run: a second one gains little in models this small
+        set_cpu_env(available_cores())  # one thread per run: a second one gains little in models this small
         study.prepare(args.texts, args.glue)
         study.do(args.jobs or design.jobs or available_cores())
     for run in study.wanted:
-        why = "" if run in study.done else study.hindrance(run)
+        why = "" if run in study.done else study.why_not_now(run)
         if args.list or why:
             print("done   " if run in study.done else "missing", f"{run}{why and f' ({why})'}")
     if study.failed:

@@ -59,7 +59,7 @@ class Results:
         found = self.finals(system) if updates is None else self.shorts(system, updates)
         return [record.loss for record in found.values()]
 
-    def gains(self, system: str, target: str) -> list[float]:
+    def differences(self, system: str, target: str) -> list[float]:
         """Return, seed by seed, how much higher the final loss of a system is than the target's."""
         return [ours.loss - theirs.loss for ours, theirs in paired(self.finals(system), self.finals(target))]
 
@@ -144,13 +144,13 @@ def pretraining(results: Results) -> list[str]:
     baseline = design.baseline
     for name in results.trained:
         finals = list(results.finals(name).values())
-        gain = [] if name == baseline else results.gains(name, baseline)
-        order = results.gains(CONTROL, name)
+        difference = [] if name == baseline else results.differences(name, baseline)
+        order = results.differences(CONTROL, name)
         if order and name != CONTROL and statistics.fmean(order) < _ORDER:
             without.append(design.label(name))
         right = [record.accuracy for record in finals if record.accuracy is not None]
         about = (design.label(name), f"{finals[0].parameters:,}", f"{finals[0].lr:g}", str(len(finals)))
-        rows.append((*about, _spread(results.losses(name), 3), _interval(gain, 3, sign="+"), _mean(right)))
+        rows.append((*about, _spread(results.losses(name), 3), _interval(difference, 3, sign="+"), _mean(right)))
     about = ("system", "parameters", "learning rate", "seeds")
     lines = _table((*about, "validation loss, bits", f"minus {design.label(baseline)}'s", "right, %"), rows)
     if without:
@@ -164,8 +164,9 @@ def everything(*studies: Results) -> list[str]:
     rows = []
     for results in studies:
         for name in results.systems:
-            losses, gain = results.losses(name), results.gains(name, "tupe_a") if name != "tupe_a" else []
-            cells = (str(len(losses)), _spread(losses, 3), _interval(gain, 3, sign="+"))
+            losses = results.losses(name)
+            difference = [] if name == "tupe_a" else results.differences(name, "tupe_a")
+            cells = (str(len(losses)), _spread(losses, 3), _interval(difference, 3, sign="+"))
             rows.append((statistics.fmean(losses), (results.design.label(name), results.design.name, *cells)))
     head = ("system", "study", "seeds", "validation loss, bits", "minus TUPE-A's, same study and seeds")
     return _table(head, [cells for _, cells in sorted(rows)])
@@ -198,7 +199,7 @@ def ablations(results: Results) -> list[str]:
     """Write how much each step between two systems changes the final loss."""
     label, rows, shown = results.design.label, [], {}
     for what, name, without in STEPS:
-        if change := results.gains(name, without):
+        if change := results.differences(name, without):
             rows.append((what, f"{label(name)}, {label(without)}", str(len(change)), _interval(change, 3, sign="+")))
             shown |= {name: None, without: None}
     head = ("what is added", "with it, without it", "seeds", "validation loss, bits")
@@ -296,19 +297,19 @@ def starts(results: Results) -> list[str]:
         if not any(losses.values()):
             continue
         both = paired(results.shorts(name, longest), results.shorts(going_on, longest))
-        gain = [] if name == going_on else [ours.loss - theirs.loss for ours, theirs in both]
+        difference = [] if name == going_on else [ours.loss - theirs.loss for ours, theirs in both]
         cost = results.start_cost(name)
         cells = (
             str(max(map(len, losses.values()))),
             f"{statistics.fmean(cost):,.0f}" if cost else _NONE,
             *(_spread(found, 3) for found in losses.values()),
-            _interval(gain, 3, "+"),
+            _interval(difference, 3, "+"),
             _whole_reached(results, name, losses),
         )
         rows.append((design.label(name), *cells))
     lengths = [f"{updates:,}" if updates else "at once" for updates in design.short]
-    gain = f"minus {design.label(going_on)}'s" if going_on else "minus that of the old model trained on"
-    head = ("", "seeds", "start, in updates", *lengths, gain, f"reaches its loss after {design.updates:,} at")
+    minus = f"minus {design.label(going_on)}'s" if going_on else "minus that of the old model trained on"
+    head = ("", "seeds", "start, in updates", *lengths, minus, f"reaches its loss after {design.updates:,} at")
     lines = _table(head, rows)
     whole = [f"{design.label(name)} {_spread(results.losses(name), 3)}" for name in results.trained]
     return [*lines, "", f"After {design.updates:,} updates from scratch: {', '.join(whole)}."] if whole else lines

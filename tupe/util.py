@@ -142,7 +142,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def for_cpu(processes: int) -> None:
+def set_cpu_env(processes: int) -> None:
     """Set environment variables for this number of processes on the CPU, except those that are already set."""
     usual = {
         "OMP_NUM_THREADS": max(1, available_cores() // processes),
@@ -169,7 +169,7 @@ def user_dir() -> Path:
     return Path(os.environ.get(USER_DIR) or Path(__file__).parent).resolve()
 
 
-def import_own() -> None:
+def import_user_package() -> None:
     """Import the package of `TUPE_USER_DIR`, if it is set, so that its terms are registered."""
     if os.environ.get(USER_DIR):
         from fairseq.utils import import_user_module

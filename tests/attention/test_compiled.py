@@ -47,7 +47,7 @@ def compile_kernels(dtype, dense, options):
     triton.runtime.JITFunction.__getitem__ = lambda kernel, grid: (
         lambda *arguments, **settings: compiled.append(kernel.warmup(*arguments, grid=grid, **settings).metadata.name)
     )
-    tiles.memory = lambda device: "large"
+    tiles.tile_class = lambda device: "large"
     parts = (parameter(2, T, 64), parameter(2, T, 64), parameter(2, 2 * T - 1), parameter(2, 2), parameter(2, 2, 2))
     bias = parameter(*dense) if dense else Terms(T, 0, *parts, torch.zeros(2, T, dtype=torch.bool))
     out = triton_attention(

@@ -8,7 +8,7 @@ import torch
 
 from tests.models.small import small_batch
 from tupe.encoder import encoder as module
-from tupe.encoder.encoder import PADDED
+from tupe.encoder.encoder import ALL_SLOTS
 from tupe.position import PositionBias, SegmentAttention, Terms
 from tupe.systems import SYSTEMS
 
@@ -24,7 +24,7 @@ def attended(model, tokens):
     """What each layer's attention takes, of a padded batch."""
     encoder = model.encoder.sentence_encoder
     terms = encoder.terms(tokens.shape[1], encoder.segments(tokens))
-    return [group for (group,) in encoder.attention_inputs(terms, PADDED, encoder.embed_tokens(tokens))]
+    return [group for (group,) in encoder.attention_inputs(terms, ALL_SLOTS, encoder.embed_tokens(tokens))]
 
 
 def counted(owner, method):

@@ -32,7 +32,7 @@ def groups(request, monkeypatch):
         one = lambda padding, num_tokens, num_heads: without_padding(padding, num_tokens, None)  # noqa: E731
         monkeypatch.setattr(encoder, "without_padding", one)
     else:
-        monkeypatch.setattr(unpadded, "_CALL", request.param)
+        monkeypatch.setattr(unpadded, "_GROUP_COST", request.param)
 
 
 @pytest.fixture

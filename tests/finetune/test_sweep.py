@@ -10,7 +10,7 @@ import pytest
 from tests.samples import write_checkpoint
 from tupe.finetune import sweep as module
 from tupe.finetune.runs import SWEEP, Run, result
-from tupe.finetune.sweep import join, keep_best, sweep
+from tupe.finetune.sweep import add_runs, keep_best, sweep
 from tupe.util import UserError, lock, read_json, write_json
 
 GRID = {"tasks": ["CoLA"], "lrs": (1e-5, 2e-5), "seeds": (1, 2)}
@@ -105,18 +105,18 @@ def test_of_equal_runs_the_first_seed_keeps_its_checkpoint(tmp_path):
 def test_a_sweep_grows_but_never_changes(checkpoint, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other.pt"
     other.write_bytes(checkpoint.read_bytes())
-    join(checkpoint, tmp_path, out, ["a=1"], runs_of())
-    join(other, tmp_path, out, ["a=1"], runs_of("RTE"))  # the same file elsewhere
+    add_runs(checkpoint, tmp_path, out, ["a=1"], runs_of())
+    add_runs(other, tmp_path, out, ["a=1"], runs_of("RTE"))  # the same file elsewhere
     before = (out / SWEEP).read_text()
     assert json.loads(before)["runs"] == [run._asdict() for run in runs_of() + runs_of("RTE")]
     other.unlink()
     write_checkpoint(other, tmp_path, max_positions=16)
     for given in ((other, tmp_path, out, ["a=1"]), (checkpoint, tmp_path, out, [])):
         with pytest.raises(UserError, match="Choose another folder"):
-            join(*given, [])
+            add_runs(*given, [])
     write_json(tmp_path / "CoLA/dict.txt", 1)  # as if it had not been prepared before
-    join(checkpoint, tmp_path, out, ["a=1"], runs_of())
+    add_runs(checkpoint, tmp_path, out, ["a=1"], runs_of())
     write_json(tmp_path / "CoLA/dict.txt", 2)
     with pytest.raises(UserError, match="was started with data"):
-        join(checkpoint, tmp_path, out, ["a=1"], runs_of())
+        add_runs(checkpoint, tmp_path, out, ["a=1"], runs_of())
     assert (out / SWEEP).read_text() == before

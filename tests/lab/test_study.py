@@ -172,7 +172,7 @@ def test_a_warm_start_and_a_checkpoint_elsewhere(make):
     (here.folder(start) / "start.pt").unlink()
     waiting = make(**options)
     waiting.do(jobs=1)
-    assert "is not in" in waiting.hindrance(longest) and not record.exists()
+    assert "is not in" in waiting.why_not_now(longest) and not record.exists()
     (here.records / start.path).unlink()
     make(**options).do(jobs=1)
     assert record.exists()

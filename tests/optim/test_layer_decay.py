@@ -27,7 +27,7 @@ def schedule(optimizer, **fields):
     cfg = LinearDecayConfig(**{**defaults, "layer_decay": 0.5, **fields})
     built = LinearDecaySchedule(OmegaConf.structured(cfg), optimizer)
     model = SimpleNamespace(named_parameters=lambda: [(name, torch.nn.Parameter()) for name in NAMES])
-    built.follow_parameters(model, torch.nn.Module())
+    built.group_parameters(model, torch.nn.Module())
     return built
 
 

@@ -49,7 +49,7 @@ def schedule(**fields):
 def train(lr, iterator, num_updates=0, stop_at=math.inf, overflows=()):
     """The loop of fairseq-train; returns the number of updates and the rate of each, and the one after the last."""
     config, rates = lr.cfg, []
-    lr.follow(iterator)
+    lr.set_batches(iterator)
     lr.step_update(num_updates)
     while iterator.next_epoch_idx <= (config.max_epoch or math.inf):
         epoch_iterator = iterator.next_epoch_itr(shuffle=False)
@@ -90,7 +90,7 @@ def test_epochs_end_at_zero_and_equal_the_same_run_in_updates(
     fields = {"max_epoch": max_epoch, "update_freq": update_freq, "skip_remainder_batch": skip_remainder_batch}
     iterator = batches(number, workers, skip_remainder_batch=skip_remainder_batch)
     probe = schedule(**fields)
-    probe.follow(copy.copy(iterator))
+    probe.set_batches(copy.copy(iterator))
     if not probe.total_updates(0):
         return  # every batch is dropped
     lr = schedule(**fields, max_update=max_update, warmup_ratio=ratio)
@@ -113,7 +113,7 @@ def test_a_resumed_run_has_the_same_rates(stop_at, skip_remainder_batch):
 
     resumed, fresh = schedule(**fields), batches(11, epoch=iterator.state_dict()["epoch"], **skip)
     resumed.load_state_dict(lr.state_dict())
-    resumed.follow(fresh)
+    resumed.set_batches(fresh)
     fresh.load_state_dict(iterator.state_dict())
     _, after = train(resumed, fresh, updates)
     assert before[:-1] + after == whole

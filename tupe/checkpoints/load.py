@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import tupe.models  # noqa: F401  a task builds a model by its name
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig, saved_config
-from tupe.models.heads import HEADS, has_lm_head
+from tupe.models.heads import TASK_HEADS, has_lm_head
 from tupe.patches.checkpoints import labels_sha256, refuse_mixed, trained_with
 from tupe.patches.safe_load import safe_load
 from tupe.util import UserError, atomic
@@ -60,7 +60,7 @@ class Checkpoint:
         if not has_lm_head(self.weights):
             model.encoder.lm_head = None
         for name, built in model.state_dict().items():
-            if name.startswith(HEADS) and (name not in self.weights or self.weights[name].shape != built.shape):
+            if name.startswith(TASK_HEADS) and (name not in self.weights or self.weights[name].shape != built.shape):
                 raise UserError(f"{name} {tuple(built.shape)} is not in {self.path}. Use a fine-tuned checkpoint.")
         model.load_state_dict(dict(self.weights))  # the model changes names in the dictionary
         return model, task

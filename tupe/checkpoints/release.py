@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from torch import Tensor
 
-from tupe.checkpoints.foreign.names import todays
+from tupe.checkpoints.foreign.names import current_name
 from tupe.checkpoints.load import write_checkpoint
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
@@ -43,7 +43,7 @@ def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
         else:
             for theirs, ours in _RENAMED.items():
                 name = name.replace(theirs, ours)
-            converted[todays(name)] = tensor
+            converted[current_name(name)] = tensor
     return converted
 
 

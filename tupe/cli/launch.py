@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from tupe.data.manifest import with_shards
 from tupe.finetune.runs import quoted
-from tupe.util import UserError, config_dir, for_cpu, sha256, user_dir, visible_gpus
+from tupe.util import UserError, config_dir, set_cpu_env, sha256, user_dir, visible_gpus
 
 
 class Training(NamedTuple):
@@ -28,7 +28,7 @@ class Training(NamedTuple):
     def run(self) -> None:
         """Print the command of the training, and replace this process by it."""
         if "common.cpu=true" in self.settings:
-            for_cpu(self.processes)
+            set_cpu_env(self.processes)
         train = ["fairseq-hydra-train", "--config-dir", str(self.config.parent), "--config-name", self.config.stem]
         train += self.settings
         if self.nodes * self.processes > 1:

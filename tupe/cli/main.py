@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ParameterInfo
 
-from tupe.util import UserError, import_own
+from tupe.util import UserError, import_user_package
 
 #: Command -> the function, which is imported when the command runs, and its line in `tupe --help`.
 COMMANDS = {
@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     try:
         if given != ["user-dir"]:  # which scripts call before anything is imported
-            import_own()
+            import_user_package()
         logging.disable(logging.INFO)  # fairseq logs a lot
         app(given, prog_name="tupe")
     except SystemExit as end:

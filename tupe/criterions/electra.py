@@ -15,7 +15,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import area_under_curve, detection, log_percent, totals
-from tupe.data.batches import known
+from tupe.data.batches import host_counts
 from tupe.systems import setting
 
 #: Bins of the scores for the area under the curve. The decision boundary is in the middle.
@@ -72,25 +72,25 @@ class TupeElectraCriterion(FairseqCriterion):
             masked_tokens=positions,
             uniform=uniform.flatten()[positions],
             temperature=self.temperature,
-            **known(sample),
+            **host_counts(sample),
         )
 
         wanted = original.flatten()[positions]
-        language = modules.cross_entropy(output.logits, wanted, ignore_index=self.padding, reduction="sum")
+        gen_loss = modules.cross_entropy(output.logits, wanted, ignore_index=self.padding, reduction="sum")
         counted, replaced = original.ne(self.padding), output.tokens.ne(original)
         scores = output.scores.float()
         each = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="none")
-        detection = (each * counted).sum()
-        loss = self.generator_weight * language + self.discriminator_weight * detection
+        disc_loss = (each * counted).sum()
+        loss = self.generator_weight * gen_loss + self.discriminator_weight * disc_loss
         drawn = output.tokens.flatten()[positions]
         log = {
             "loss": loss.detach(),
-            "gen_loss": language.detach(),
+            "gen_loss": gen_loss.detach(),
             "gen_correct": (output.logits.argmax(-1) == wanted).sum(),
             "drawn_correct": (drawn == wanted).sum(),
             "masked": len(positions),
             "expected": self.mask_rate * sample["ntokens"],
-            "disc_loss": detection.detach(),
+            "disc_loss": disc_loss.detach(),
             "scores": histogram(scores.detach(), torch.where(special, 2, replaced), counted),
             "ntokens": sample["ntokens"],
             "nsentences": sample["nsentences"],

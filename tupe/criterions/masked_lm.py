@@ -9,7 +9,7 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import totals
-from tupe.data.batches import known
+from tupe.data.batches import host_counts
 
 
 @register_criterion("tupe_masked_lm", dataclass=MaskedLmConfig)
@@ -31,7 +31,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         net_input, positions = sample["net_input"], sample["masked_tokens"]  # (N,)
         target = sample["target"].flatten()[positions]  # (N,)
 
-        logits = model(**net_input, masked_tokens=positions, **known(sample))[0]  # (N, V)
+        logits = model(**net_input, masked_tokens=positions, **host_counts(sample))[0]  # (N, V)
         loss = modules.cross_entropy(logits, target, ignore_index=self.padding_idx, reduction="sum")
         log = {
             "loss": loss.detach(),

@@ -78,11 +78,11 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 #: Metrics by name, of two arrays.
-OF_NUMBERS = {"pearson": pearson, "spearman": spearman}
-OF_NUMBERS["pearson_and_spearman"] = lambda x, y: (pearson(x, y) + spearman(x, y)) / 2
+REGRESSION_METRICS = {"pearson": pearson, "spearman": spearman}
+REGRESSION_METRICS["pearson_and_spearman"] = lambda x, y: (pearson(x, y) + spearman(x, y)) / 2
 
 
-def of_classes(num_classes: int) -> dict[str, Callable[[list[list[int]]], float]]:
+def class_metrics(num_classes: int) -> dict[str, Callable[[list[list[int]]], float]]:
     """Return the metrics of `counts` by name."""
     two = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
     return {"accuracy": accuracy, "macro_f1": macro_f1, "mcc": matthews, **(two if num_classes == 2 else {})}

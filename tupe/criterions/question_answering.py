@@ -11,7 +11,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import totals
-from tupe.data.batches import known
+from tupe.data.batches import host_counts
 from tupe.data.windows import best_span
 
 
@@ -36,7 +36,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
             sample: a batch of the task `tupe_question_answering`; `target` `(B, 2)` holds two positions of each window.
         """
         source, target = sample["net_input"]["src_tokens"], sample["target"]
-        (begin, end), _ = model(**sample["net_input"], spans=True, **known(sample))  # (B, T) each
+        (begin, end), _ = model(**sample["net_input"], spans=True, **host_counts(sample))  # (B, T) each
         padding = source.eq(self.padding_idx)
         loss = sum(
             F.cross_entropy(side.masked_fill(padding, -math.inf), target[:, place], reduction="sum") / 2

@@ -12,8 +12,8 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import OF_NUMBERS, class_counts, log_examples, log_percent, of_classes, totals
-from tupe.data.batches import known
+from tupe.criterions.metrics import REGRESSION_METRICS, class_counts, class_metrics, log_examples, log_percent, totals
+from tupe.data.batches import host_counts
 from tupe.systems import setting
 
 
@@ -48,7 +48,7 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         """
         net_input, target = sample["net_input"], sample["target"].flatten()
         options = {"features_only": True, "classification_head_name": self.head}
-        scores, _ = model(**net_input, **options, **known(sample))
+        scores, _ = model(**net_input, **options, **host_counts(sample))
         scores = scores.float()
 
         size = len(sample["target"])
@@ -78,8 +78,8 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         if classes:
             counts = sum(log["counts"] for log in logging_outputs).long().cpu()
             metrics.log_scalar_sum("_class_counts", counts)
-            for name, metric in of_classes(counts.shape[1]).items():
+            for name, metric in class_metrics(counts.shape[1]).items():
                 log_percent(name, "_class_counts", metric)
         elif log_examples(logging_outputs):
-            for name, metric in OF_NUMBERS.items():
+            for name, metric in REGRESSION_METRICS.items():
                 metrics.log_derived(name, lambda meters, of=metric: 100 * of(*meters["_examples"].arrays()))

@@ -67,7 +67,7 @@ class MaskedBatches(Batches):
         return torch.where(target.ne(self.dictionary.pad()), target, batch["net_input"]["src_tokens"])
 
 
-def known(batch: dict[str, Any]) -> dict[str, Any]:
+def host_counts(batch: dict[str, Any]) -> dict[str, Any]:
     """Return `num_tokens` and, if the batch has it, `pairs`, so that a model does not wait for the device."""
     return {"num_tokens": batch["ntokens"], "pairs": batch.get("pairs")}
 

@@ -109,8 +109,8 @@ class QuestionWindows(Sized):
         self.number, self._place, *target = examples.T  # numbers of the question and paragraph in the file
 
         special = 2 + separators
-        self._asked = np.minimum(self._question.sizes, cfg.max_query)
-        self._capacity = cfg.max_positions - special - self._asked
+        self._question_lengths = np.minimum(self._question.sizes, cfg.max_query)
+        self._capacity = cfg.max_positions - special - self._question_lengths
         self._example, self._start, self._length = windows(
             self._context.sizes[self._place], self._capacity, cfg.doc_stride
         )
@@ -121,7 +121,7 @@ class QuestionWindows(Sized):
         if self.training and str(cfg.windows_without_answer) == "drop":
             for name in ("_example", "_start", "_length", "_target"):
                 setattr(self, name, getattr(self, name)[whole])
-        self.sizes = special + self._asked[self._example] + self._length
+        self.sizes = special + self._question_lengths[self._example] + self._length
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Return a window: its tokens, the places of the answer, and in evaluation where an answer may be."""
@@ -129,7 +129,7 @@ class QuestionWindows(Sized):
         start, length, place = self._start[index], self._length[index], self._place[example]
 
         bos, eos = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
-        question = self._question[example][: self._asked[example]].long()
+        question = self._question[example][: self._question_lengths[example]].long()
         window = self._context[place][start : start + length].long()
         item = {
             "id": index,
@@ -146,7 +146,7 @@ class QuestionWindows(Sized):
 
     def _begin(self, index: int) -> int:
         """Return the start of the context in a window."""
-        return int(self._asked[self._example[index]]) + self._separators + 1
+        return int(self._question_lengths[self._example[index]]) + self._separators + 1
 
     def ordered_indices(self) -> np.ndarray:
         """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""

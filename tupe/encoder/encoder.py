@@ -25,7 +25,7 @@ from tupe.position.terms import Terms
 #: Removing the padding of a batch is worth its cost if less than this fraction of its slots are tokens.
 UNPAD_BELOW = 0.95
 #: A batch of which every slot is computed.
-PADDED = Tokens()
+ALL_SLOTS = Tokens()
 
 
 class EncoderBase(nn.Module):
@@ -88,7 +88,7 @@ class EncoderBase(nn.Module):
         on_cpu = padding.device.type == "cpu"
         seen = on_cpu and not is_traced()
         if num_tokens == padding.numel() or (seen and num_tokens is None and not padding.any()):
-            return PADDED
+            return ALL_SLOTS
         if seen and (padding[:, 0] & ~padding.all(1)).any():  # an empty sequence may be all padding
             raise ValueError(
                 "padding hides the first token of a sequence, but positions count from the first column: pad on the "
@@ -108,7 +108,7 @@ class EncoderBase(nn.Module):
             return None
         return segment_ids(src_tokens, self.eos, self.pair_separators, self.embed_tokens.padding_idx)
 
-    def embed(self, x: Tensor, tokens: Tokens = PADDED, segments: Tensor | None = None, first: int = 0) -> Tensor:
+    def embed(self, x: Tensor, tokens: Tokens = ALL_SLOTS, segments: Tensor | None = None, first: int = 0) -> Tensor:
         """Compute the input of the first layer, `(B, T, d)` with zeros at padding, or without padding `(N, d)`.
 
         `x` holds the token embeddings, at the positions from `first` on.

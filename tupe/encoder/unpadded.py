@@ -14,7 +14,7 @@ from torch import Tensor
 
 #: Cost of one more group on the CPU, in logits of all heads. Apart from its logits, a call of `reference`, forward and
 #: backward, took 0.35 ms: the time of 1,000 logits in each of twelve heads.
-_CALL = 12_000
+_GROUP_COST = 12_000
 
 
 class Tokens(NamedTuple):
@@ -86,7 +86,7 @@ def without_padding(padding: Tensor, num_tokens: int | None, num_heads: int | No
     ends = torch.arange(1, length + 1).masked_fill(padding, 0).amax(1)  # (B,): length up to the last token
     lengths, order = ends.clamp(min=1).sort(descending=True, stable=True)
     groups, places, first = [], [], 0
-    for size in group_sizes(lengths.tolist(), _CALL // num_heads):
+    for size in group_sizes(lengths.tolist(), _GROUP_COST // num_heads):
         rows, longest = order[first : first + size], int(lengths[first])
         groups.append(group_of(rows, padding[rows, :longest]))
         row, column = groups[-1].places // longest, groups[-1].places % longest
@@ -111,20 +111,20 @@ def packed(padding: Tensor, num_tokens: int | None) -> Tokens:
     return Tokens(padding, (batch, length), rows[places // length] * length + places % length, (group,))
 
 
-def group_sizes(lengths: list[int], call: int) -> list[int]:
-    """Choose the sizes of groups: a group ends where its padding would cost more than another call.
+def group_sizes(lengths: list[int], group_cost: int) -> list[int]:
+    """Choose the sizes of groups: a group ends where its padding would cost more than another group.
 
-    The logits and calls then cost at most 6% more than with the best groups, in batches of 8 to 64 sequences of 30 to
+    The logits and groups then cost at most 6% more than with the best groups, in batches of 8 to 64 sequences of 30 to
     300 tokens on average (lengths drawn from a log-normal distribution).
 
     Args:
         lengths: lengths of the sequences, falling.
-        call: cost of one more group, in logits.
+        group_cost: cost of one more group, in logits.
     """
     sizes, padded = [0], 0
     for index, length in enumerate(lengths):
         padded += lengths[index - sizes[-1]] ** 2 - length**2
-        if padded > call:
+        if padded > group_cost:
             sizes.append(0)
             padded = 0
         sizes[-1] += 1

@@ -20,7 +20,7 @@ from tupe.finetune.runs import RESULT, SWEEP, Run, identity, quoted, result
 from tupe.finetune.table import markdown, read_sweep
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
-from tupe.util import UserError, for_cpu, lock, read_json, run_folder, sha256, visible_gpus, write_json
+from tupe.util import UserError, lock, read_json, run_folder, set_cpu_env, sha256, visible_gpus, write_json
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # an interrupted run starts again
@@ -63,11 +63,11 @@ def sweep(
     usual, rates = BENCHMARKS[benchmark]
     names = tasks or usual or own_tasks(data)
     runs = list(dict.fromkeys(Run(task, lr, seed) for task in names for lr in lrs or rates for seed in seeds or SEEDS))
-    plan = join(checkpoint, data, out, list(overrides), runs)
+    plan = add_runs(checkpoint, data, out, list(overrides), runs)
     print(f"{plan['model']} after {plan['updates']:,} updates: {len(runs)} runs in {out}", flush=True)
     gpus = visible_gpus()
     jobs = jobs or len(gpus) or 1
-    for_cpu(jobs)
+    set_cpu_env(jobs)
     free: SimpleQueue[dict[str, str]] = SimpleQueue()
     for job in range(jobs):
         free.put({"CUDA_VISIBLE_DEVICES": gpus[job % len(gpus)]} if gpus else {})
@@ -113,7 +113,7 @@ def run_alone(command: list[str], folder: Path, environment: dict[str, str], hel
         )
 
 
-def join(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: list[Run]) -> dict[str, Any]:
+def add_runs(checkpoint: Path, data: Path, out: Path, overrides: list[str], runs: list[Run]) -> dict[str, Any]:
     """Add runs to those in `sweep.json`, and return its content."""
     opened = open_checkpoint(checkpoint)
     with run_folder(out, {"checkpoint": sha256(checkpoint), "overrides": overrides}, wait=True):

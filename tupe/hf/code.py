@@ -20,8 +20,8 @@ SHIPPED = (
 
 def flat(path: Path) -> str:
     """Return a file's name in an exported folder: `position/bias.py` is `position_bias.py`."""
-    *rooms, name = path.relative_to(_PACKAGE).with_suffix("").parts
-    return "_".join([room for room in rooms if room != "hf"] + [name] * (name != "__init__")) + ".py"
+    *folders, name = path.relative_to(_PACKAGE).with_suffix("").parts
+    return "_".join([folder for folder in folders if folder != "hf"] + [name] * (name != "__init__")) + ".py"
 
 
 def relative(code: str) -> str:
@@ -34,7 +34,7 @@ def write_code(folder: Path) -> None:
     """Write the model code and its license into `folder`, with the files of terms from outside this package."""
     for path in SHIPPED:
         (folder / flat(path)).write_text(relative(path.read_text(encoding="utf-8")), encoding="utf-8")
-    terms = (found.term for side in REGISTRY.values() for found in side.values())
+    terms = (found.term for named in REGISTRY.values() for found in named.values())
     for term in (term for term in terms if not term.__module__.startswith("tupe.")):
         name = term.__module__.replace(".", "_")
         code = Path(inspect.getsourcefile(term)).read_text(encoding="utf-8")

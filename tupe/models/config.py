@@ -28,9 +28,9 @@ from tupe.systems import (
 )
 from tupe.util import UserError
 
-OPTIONS = registered_options()
+TERM_OPTIONS = registered_options()
 #: Names of terms that are registered outside this package.
-_OWN = {side: [name for name in terms if name not in CHOICES[side]] for side, terms in REGISTRY.items()}
+_USER_TERMS = {kind: [name for name in terms if name not in CHOICES[kind]] for kind, terms in REGISTRY.items()}
 
 #: Fields that a run takes from the `pretrained` checkpoint, besides those of its system.
 TAKEN = ("max_positions", "pooler_activation_fn")
@@ -39,7 +39,7 @@ TAKEN = ("max_positions", "pooler_activation_fn")
 encoding = functools.partial(setting, system="encoding")
 structure = functools.partial(setting, system="structure")
 
-ENUMS = {name: ChoiceEnum([*choices, *_OWN.get(name, ())]) for name, choices in CHOICES.items()}
+ENUMS = {name: ChoiceEnum([*choices, *_USER_TERMS.get(name, ())]) for name, choices in CHOICES.items()}
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 
@@ -48,15 +48,15 @@ def choice(name: str, default: str, help: str) -> Any:
     return encoding(default, f"{help}. {explained(CHOICES[name])}")
 
 
-OwnOptions = dataclasses.make_dataclass(
-    "OwnOptions",
-    [(name, type(default), encoding(default, help)) for name, (default, help) in OPTIONS.items()],
+TermOptions = dataclasses.make_dataclass(
+    "TermOptions",
+    [(name, type(default), encoding(default, help)) for name, (default, help) in TERM_OPTIONS.items()],
     bases=(FairseqDataclass,),
 )
 
 
 @dataclass
-class EncoderConfig(OwnOptions):
+class EncoderConfig(TermOptions):
     """An encoder's positions and layers: TUPE-R at base size."""
 
     absolute: ENUMS["absolute"] = choice("absolute", "untied", "absolute positions")
@@ -163,7 +163,7 @@ class ElectraConfig(TupeConfig):
 class Seq2SeqConfig(EncoderConfig):
     """An encoder-decoder, Vaswani et al.'s by default; `tupe.systems` lists all. `EncoderConfig` is for both stacks."""
 
-    absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *_OWN["absolute"]]) = encoding(
+    absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *_USER_TERMS["absolute"]]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
     relative: ChoiceEnum([term.value for term in ENUMS["relative"] if term.value != "deberta"]) = encoding(

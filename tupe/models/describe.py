@@ -44,13 +44,13 @@ def equation(args: Namespace) -> str:
     return f"{logit}, {' and '.join(added)} added to the embeddings" if added else logit
 
 
-def _equation(side: str, args: Namespace) -> str:
-    name = getattr(args, side)
+def _equation(kind: str, args: Namespace) -> str:
+    name = getattr(args, kind)
     if name == "sinusoidal":  # added to the embeddings
         return ""
-    if name in CHOICES[side]:
-        return CHOICES[side][name].equation.replace("sqrt(2d)", f"sqrt({num_products(args)}d)")
-    return f"{name}(i, j)" if side == "absolute" else f"{name}(j - i)"  # registered outside this package
+    if name in CHOICES[kind]:
+        return CHOICES[kind][name].equation.replace("sqrt(2d)", f"sqrt({num_products(args)}d)")
+    return f"{name}(i, j)" if kind == "absolute" else f"{name}(j - i)"  # registered outside this package
 
 
 def full_name(args: Namespace) -> str:

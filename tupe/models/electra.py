@@ -93,25 +93,25 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
     They share token, position and segment embeddings with their layer norm, and the position terms that
     `share_positions` names. Otherwise each network has its own projections, relative values and low-rank factors.
     """
-    discriminator, theirs = TupeLanguageModelEncoder(args, dictionary, with_head=False), generator_args(args)
-    generator = TupeLanguageModelEncoder(theirs, dictionary)
-    ours, own = discriminator.sentence_encoder, generator.sentence_encoder
+    discriminator, gen_args = TupeLanguageModelEncoder(args, dictionary, with_head=False), generator_args(args)
+    generator = TupeLanguageModelEncoder(gen_args, dictionary)
+    disc, gen = discriminator.sentence_encoder, generator.sentence_encoder
     for name in ("embed_tokens", "input_positions", "input_segments", "layernorm_embedding"):
-        setattr(own, name, getattr(ours, name))
+        setattr(gen, name, getattr(disc, name))
     if not args.untie_weights_roberta:
-        generator.lm_head.weight = ours.embed_tokens.weight
+        generator.lm_head.weight = disc.embed_tokens.weight
     if args.share_positions == "table":
         for name in ("table", "layer_norm"):
-            setattr(own.position_bias.absolute, name, getattr(ours.position_bias.absolute, name))
-        if ours.position_bias.reset is not None:
-            own.position_bias.reset.vectors = ours.position_bias.reset.vectors
+            setattr(gen.position_bias.absolute, name, getattr(disc.position_bias.absolute, name))
+        if disc.position_bias.reset is not None:
+            gen.position_bias.reset.vectors = disc.position_bias.reset.vectors
     elif args.share_positions == "all":
-        assert theirs.encoder_embed_dim == args.encoder_embed_dim, "share_positions=all needs generator_size=1"
-        own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
-        for layer, other in zip(own.layers, ours.layers):
+        assert gen_args.encoder_embed_dim == args.encoder_embed_dim, "share_positions=all needs generator_size=1"
+        gen.position_bias, gen.segment_attention = disc.position_bias, disc.segment_attention
+        for layer, other in zip(gen.layers, disc.layers):
             layer.self_attn.relative = other.self_attn.relative
-    elif isinstance(ours.position_bias.absolute, UntiedAbsolute):  # its own table is as wide as the generator
-        own.position_bias = build_position_bias(Namespace(**{**vars(theirs), "embedding_dim": 0}))
+    elif isinstance(disc.position_bias.absolute, UntiedAbsolute):  # its own table is as wide as the generator
+        gen.position_bias = build_position_bias(Namespace(**{**vars(gen_args), "embedding_dim": 0}))
     return discriminator, generator
 
 

@@ -9,7 +9,7 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
 #: Prefixes of the names of all heads' parameters.
-HEADS = ("classification_heads.", "span_head.")
+TASK_HEADS = ("classification_heads.", "span_head.")
 #: Prefix of the names of the language-model head's parameters.
 LM_HEAD = "encoder.lm_head."
 _logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> No
     BERT becomes the first layer of the classification heads that the checkpoint does not have.
     """
     saved: dict[str, dict[str, Tensor]] = {}
-    for key in [key for key in state if key.startswith(tuple(prefix + head for head in (*HEADS, "pooler.")))]:
+    for key in [key for key in state if key.startswith(tuple(prefix + head for head in (*TASK_HEADS, "pooler.")))]:
         path, part = re.fullmatch(r"(classification_heads\.[^.]+|[^.]+)\.(.+)", key.removeprefix(prefix)).groups()
         saved.setdefault(path, {})[part] = state.pop(key)
     pooler = saved.pop("pooler", {})

@@ -51,11 +51,11 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.skip_remainder_batch = cfg.skip_remainder_batch
         self.batches: Optional[EpochBatchIterator] = None
 
-    def follow(self, batches: EpochBatchIterator) -> None:
+    def set_batches(self, batches: EpochBatchIterator) -> None:
         """Store the iterator over the training data, from which the length of the epochs is read."""
         self.batches = batches
 
-    def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
+    def group_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
         """Group the optimizer's parameters by layer; fairseq passes only the optimizer to a schedule."""
         if self.cfg.layer_decay < 1:
             named = chain(model.named_parameters(), criterion.named_parameters())

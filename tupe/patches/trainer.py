@@ -45,8 +45,8 @@ class TupeTrainer(Trainer):
     def _build_optimizer(self):
         """Pass the parameters to a schedule that needs them; fairseq passes only the optimizer."""
         super()._build_optimizer()
-        if hasattr(self.lr_scheduler, "follow_parameters"):
-            self.lr_scheduler.follow_parameters(self.model, self.criterion)
+        if hasattr(self.lr_scheduler, "group_parameters"):
+            self.lr_scheduler.group_parameters(self.model, self.criterion)
 
     def get_train_iterator(self, epoch, *args, disable_iterator_cache=False, **kwargs):
         """Build the batches of a resumed run as the run did in its first epoch.
@@ -62,8 +62,8 @@ class TupeTrainer(Trainer):
             self.batches = build(epoch, *args, **kwargs)
         self.batches.split = split_of(self)
 
-        if hasattr(self.lr_scheduler, "follow"):
-            self.lr_scheduler.follow(self.batches)
+        if hasattr(self.lr_scheduler, "set_batches"):
+            self.lr_scheduler.set_batches(self.batches)
         return self.batches
 
     def load_checkpoint(self, filename, reset_optimizer=False, *args, **kwargs):

@@ -34,8 +34,8 @@ class RelativeEmbeddings(nn.Module):
         super().__init__()
         fits = num_buckets % 2 == 0 and max_distance >= num_buckets // 2 + 2
         assert not num_buckets or fits, f"num_buckets={num_buckets} is odd or too large for max_distance={max_distance}"
-        self.far = num_buckets or max_distance
-        self.table = nn.Embedding(2 * self.far, embed_dim)
+        self.rows_per_side = num_buckets or max_distance
+        self.table = nn.Embedding(2 * self.rows_per_side, embed_dim)
         nn.init.normal_(self.table.weight, std=INIT_STD)
         self.layer_norm = nn.LayerNorm(embed_dim, layer_norm_eps)
         half, far = num_buckets // 2, max_distance - 1
@@ -47,7 +47,7 @@ class RelativeEmbeddings(nn.Module):
         if self.boundaries:
             boundaries = torch.tensor(self.boundaries, device=away.device)
             away = away.sign() * torch.bucketize(away.abs(), boundaries, right=True)
-        return (away + self.far).clamp(0, 2 * self.far - 1)
+        return (away + self.rows_per_side).clamp(0, 2 * self.rows_per_side - 1)
 
     def forward(self, distance: Tensor) -> Tensor:
         """Return the vectors of distances `(D,)`, `(D, d)`."""

@@ -36,19 +36,19 @@ class Registered(NamedTuple):
 REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 
 
-def register(side: str, name: str, /, **options: str) -> Decorator:
-    """Return a decorator that registers a class as `side=name`.
+def register(kind: str, name: str, /, **options: str) -> Decorator:
+    """Return a decorator that registers a class as `kind=name`.
 
     `options` maps each keyword argument that becomes a field of the configuration, and has a default, to its help.
     """
 
     def decorate(term: type[nn.Module]) -> type[nn.Module]:
-        found = REGISTRY[side].get(name)
+        found = REGISTRY[kind].get(name)
         free = found is None or found.term.__qualname__ == term.__qualname__  # or its module was imported again
-        assert free, f"{side}={name} is taken: register {term.__qualname__} under another name"
+        assert free, f"{kind}={name} is taken: register {term.__qualname__} under another name"
         arguments = inspect.signature(term).parameters
         named = {option: (arguments[option].default, text) for option, text in options.items()}
-        REGISTRY[side][name] = Registered(term, named)
+        REGISTRY[kind][name] = Registered(term, named)
         return term
 
     return decorate
@@ -58,13 +58,13 @@ def register(side: str, name: str, /, **options: str) -> Decorator:
 register_absolute, register_relative = partial(register, "absolute"), partial(register, "relative")
 
 
-def build_term(side: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
+def build_term(kind: str, name: str, arguments: Mapping[str, Any]) -> nn.Module:
     """Build the term registered under `name`, with the `arguments` that its constructor names."""
-    term = REGISTRY[side][name].term
+    term = REGISTRY[kind][name].term
     takes = inspect.signature(term).parameters
     return term(**{argument: value for argument, value in arguments.items() if argument in takes})
 
 
 def registered_options() -> dict[str, tuple[Any, str]]:
     """Return the default and the help of all options of registered terms, by name."""
-    return {name: o for side in REGISTRY.values() for found in side.values() for name, o in found.options.items()}
+    return {name: o for terms in REGISTRY.values() for found in terms.values() for name, o in found.options.items()}

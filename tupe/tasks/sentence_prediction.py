@@ -30,7 +30,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING, DictConfig
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import OF_NUMBERS, class_counts, of_classes
+from tupe.criterions.metrics import REGRESSION_METRICS, class_counts, class_metrics
 from tupe.data.batches import Batches, Sized
 from tupe.data.glue.tasks import MANIFEST, prepared_task
 from tupe.systems import setting
@@ -137,9 +137,9 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         """Compute the metrics of the scores `(N, num_classes)` of all examples, with the criterion's names, up to 1."""
         if self.cfg.regression_target:
             numbers = scores.flatten().double().numpy(), targets
-            return {name: metric(*numbers) for name, metric in OF_NUMBERS.items()}
+            return {name: metric(*numbers) for name, metric in REGRESSION_METRICS.items()}
         counts = class_counts(torch.tensor(targets), scores.argmax(1), self.cfg.num_classes, self.label_dictionary)
-        return {name: metric(counts.tolist()) for name, metric in of_classes(self.cfg.num_classes).items()}
+        return {name: metric(counts.tolist()) for name, metric in class_metrics(self.cfg.num_classes).items()}
 
 
 class JoinedSentences(Sized):

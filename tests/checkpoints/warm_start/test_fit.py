@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tupe.checkpoints.warm_start import start
-from tupe.checkpoints.warm_start.carry import into_words, position_weights
+from tupe.checkpoints.warm_start.carry import add_mean_position, position_weights
 from tupe.checkpoints.warm_start.fit import agreeing_heads, centered, fit, logits_of
 from tupe.checkpoints.warm_start.start import build, target_fields, warm_start, without_order
 from tupe.models.config import named
@@ -93,7 +93,7 @@ def test_a_constant_goes_into_the_words(make, tokens):
             if name in state:
                 state[name].copy_(tensor)
         new.sentence_encoder.position_bias.relative.weight.zero_()
-        into_words(old, new)
+        add_mean_position(old, new)
         logits = (m.double()(tokens)[0][tokens.ne(1)][:, 1:] for m in (still, new))  # `[CLS]` is never predicted
         one, other = (part.log_softmax(-1) for part in logits)
     torch.testing.assert_close(one, other, rtol=0, atol=5e-6)

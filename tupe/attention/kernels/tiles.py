@@ -46,14 +46,14 @@ HOPPER_SHARED_MEMORY = 227 * 1024  # bytes that a block may have
 @functools.lru_cache
 def choose_tile(kernel: str, width: int, element_size: int, structured: bool, device: torch.device) -> dict[str, int]:
     """Return `BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`; `width` is that of the heads or factors, if wider."""
-    table = TILES[memory(device), structured] if element_size == 2 else FLOAT32
+    table = TILES[tile_class(device), structured] if element_size == 2 else FLOAT32
     m, n, warps, stages = table[kernel][width > 64]
     if INTERPRETED:  # small, so that short sequences have several tiles
         m, n = (32, 32) if structured else (16, 32)
     return {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
 
 
-def memory(device: torch.device) -> str:
+def tile_class(device: torch.device) -> str:
     """Return `large` for Hopper's shared memory, else `small`, which fits 99 KiB. On an A100 large tiles spill."""
     if device.type != "cuda":
         return "small"

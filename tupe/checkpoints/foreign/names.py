@@ -29,7 +29,7 @@ OF_2019 = {
 _ROWS, _TYPES = ENCODER + "embed_positions.weight", "token_types.weight"
 
 
-def todays(name: str) -> str:
+def current_name(name: str) -> str:
     """Return today's name of a parameter of fairseq in 2019."""
     for old, new in OF_2019.items():
         name = name.replace(old, new)
@@ -41,7 +41,7 @@ def from_fairseq(state: Mapping[str, Tensor], first: int = 2) -> dict[str, Tenso
 
     `first` is the row of position 0: fairseq counts positions from 2, so that two rows of its table are never used.
     """
-    named = {todays(name): tensor for name, tensor in state.items() if not name.endswith(".version")}
+    named = {current_name(name): tensor for name, tensor in state.items() if not name.endswith(".version")}
     found = {}
     for name, tensor in named.items():
         if name == _ROWS:

@@ -95,7 +95,7 @@ def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) 
 
 
 @torch.no_grad()
-def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
+def add_mean_position(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
     """Add the mean position `p~` to every token embedding of `new`, a constant that every input of `old` has.
 
     It does not change the softmax of a tied output, because all logits shift by the same amount. `[CLS]`, which is

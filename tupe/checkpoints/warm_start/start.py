@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tupe.checkpoints.warm_start.carry import (
+    add_mean_position,
     copy,
-    into_words,
     keep_scale,
     permute_heads,
     start_at_zero,
@@ -70,7 +70,7 @@ def warm_start(
     leave = apart > EXACT and before is not None and after is None
     fitted = leave and sequences is not None and has_fit(new.sentence_encoder.position_bias)
     if leave:
-        into_words(old, new)
+        add_mean_position(old, new)
     if fitted:
         _take_positions(old, new, sequences)
     new.shown_as = full_name(fields)  # as in `tupe.analysis.open_encoder`
