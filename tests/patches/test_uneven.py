@@ -6,13 +6,13 @@ import json
 import logging
 from argparse import Namespace
 
+import fairseq.trainer
 import pytest
 import torch
 from fairseq import distributed_utils, options, tasks
 from fairseq.data.iterators import GroupedIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import progress_bar
-from fairseq.trainer import Trainer
 from fairseq_cli import validate
 
 import tupe.models  # noqa: F401  registers everything, as --user-dir does
@@ -65,7 +65,7 @@ def updates(cfg, rank, processes, accumulated):
     cfg.distributed_training.distributed_rank = rank
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(1)
-    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    trainer = fairseq.trainer.Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
     seen, clip = [], trainer.clip_grad_norm
     trainer.clip_grad_norm = lambda norm: seen.append([float(clip(norm))]) or torch.tensor(seen[-1][0])
     batches = trainer.get_train_iterator(1)
