@@ -211,7 +211,7 @@ def test_dropout_rate_scale_and_independence(p):
     torch.testing.assert_close(weights[kept], torch.full_like(weights[kept], 1 / (1 - p)), rtol=1e-4, atol=0)
     trials, spread = kept.numel(), (p * (1 - p)) ** 0.5
     assert abs(kept.double().mean().item() - (1 - p)) < 4 * spread / trials**0.5
-    # Neighbours in every direction, and the four weights of one random call, know nothing of each other.
+    # Neighbors in every direction, and the four weights of one random call, know nothing of each other.
     centred = (kept.double() - (1 - p)) / spread
     for axis, step in [(0, 1), (1, 1), (2, 1), (2, 8), (3, 1), (3, 8), (3, 16)]:
         correlation = (centred * centred.roll(step, axis)).mean().item()

@@ -1,4 +1,4 @@
-"""Sequences side by side, without padding: the same outputs and gradients as in a padded batch, and no neighbours."""
+"""Sequences side by side, without padding: the same outputs and gradients as in a padded batch, and no neighbors."""
 
 import pytest
 import torch
@@ -107,7 +107,7 @@ def test_dropout_is_that_of_the_padded_batch():
     assert all(map(torch.equal, got, packed(attend, real, leaves, d_out, torch.float32)))
 
 
-def test_neighbours_do_not_see_each_other(changed=1):
+def test_neighbors_do_not_see_each_other(changed=1):
     """Whatever a sequence holds, outputs and gradients of the others keep their bits."""
     _, cu_seqlens = side_by_side(LENGTHS)
     own = slice(*cu_seqlens[changed : changed + 2].tolist())

@@ -1,4 +1,4 @@
-"""Each piece's characters in the original text, whatever SentencePiece's normalisation does to it."""
+"""Each piece's characters in the original text, whatever SentencePiece's normalization does to it."""
 
 import unicodedata
 

@@ -34,7 +34,7 @@ def pieces(model, numbers):
 
 
 def test_text_is_never_a_symbol_of_fairseq(model):
-    """Not even where it spells one, in capitals, or in characters that are normalised to it."""
+    """Not even where it spells one, in capitals, or in characters that are normalized to it."""
     encode = open_tokenizer(model)
     text = "the cat <mask> <MASK> ＜mask＞ <s> </s> <pad> <unk> ☃</s>☃"
     assert set(pieces(model, encode(text))) & {MASK, "<s>", "</s>", "<pad>"} == set()

@@ -142,12 +142,12 @@ def test_places(batch, make, known):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=7), st.integers(0, 200))
-def test_the_padding_of_a_group_costs_no_more_than_a_call(lengths, call):
+def test_the_padding_of_a_group_costs_no_more_than_another_group(lengths, group_cost):
     lengths = sorted(lengths, reverse=True)
-    starts = [*itertools.accumulate(group_sizes(lengths, call), initial=0)]
+    starts = [*itertools.accumulate(group_sizes(lengths, group_cost), initial=0)]
     assert starts[-1] == len(lengths)
     for start, end in itertools.pairwise(starts):
         padded = [
             lengths[start] ** 2 * (size - start) - sum(x**2 for x in lengths[start:size]) for size in (end, end + 1)
         ]
-        assert padded[0] <= call and (end == len(lengths) or padded[1] > call)
+        assert padded[0] <= group_cost and (end == len(lengths) or padded[1] > group_cost)

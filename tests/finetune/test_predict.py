@@ -37,7 +37,7 @@ def fine_tune(path, data, num_classes, **fields):
     of_task = {"regression_target": num_classes == 1, "label_scale": fields.pop("label_scale", None)}
     if num_classes > 1:
         of_task["labels_sha256"] = labels_sha256(data)
-    # as initialised, it would say nearly the same of every sentence
+    # as initialized, it would say nearly the same of every sentence
     return write_model(path, data, num_classes, std=0.3, of_task=of_task, **fields), dictionary_of(*WORDS)
 
 

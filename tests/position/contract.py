@@ -26,11 +26,11 @@ def on_meta(build, state):
     return module
 
 
-def check_term(side, build):
+def check_term(kind, build):
     """Assert that what `build()` makes, an `absolute` or a `relative` term, does what it must."""
     term = drawn(build())
     distance = torch.arange(1 - LENGTH, LENGTH)
-    if side == "relative":
+    if kind == "relative":
         parts = [(term(distance)[:, 3:8], term(distance[3:8]))]
     else:
         parts = [(whole[:, :5], part) for whole, part in zip(term(LENGTH), term(5))]
@@ -38,14 +38,14 @@ def check_term(side, build):
     for whole, part in parts:  # each distance, or position, by itself
         torch.testing.assert_close(part, whole)
 
-    bias = PositionBias(**{side: term})(LENGTH).bias
+    bias = PositionBias(**{kind: term})(LENGTH).bias
     assert bias.shape[1:] == (LENGTH, LENGTH) and bias.dtype == torch.float32 and bias.isfinite().all()
-    made = on_meta(lambda: PositionBias(**{side: build()}), {f"{side}.{k}": v for k, v in term.state_dict().items()})
+    made = on_meta(lambda: PositionBias(**{kind: build()}), {f"{kind}.{k}": v for k, v in term.state_dict().items()})
     assert torch.equal(made(LENGTH).bias, bias)
     for module in made.modules():  # a state does not fill these
         assert not any(module.get_buffer(name).numel() for name in module._non_persistent_buffers_set)
 
-    half, exact = (PositionBias(**{side: copy.deepcopy(term).bfloat16()}) for _ in range(2))
+    half, exact = (PositionBias(**{kind: copy.deepcopy(term).bfloat16()}) for _ in range(2))
     with torch.autocast("cpu", torch.bfloat16):
         rounded, bias = half(LENGTH).bias, exact.double()(LENGTH).bias
     torch.testing.assert_close(rounded, bias.float(), rtol=1e-4, atol=1e-4)

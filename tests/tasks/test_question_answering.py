@@ -125,7 +125,7 @@ def validated(task, criterion, model, dataset, workers, size):
 def test_the_scores_depend_on_no_split(data):
     task = make_task(data, max_positions=24, max_query=8, doc_stride=6)
     model, criterion = make_model(task).eval(), TupeQuestionAnsweringCriterion(task).eval()
-    for weight in model.parameters():  # as initialised, it would say nearly the same of every question
+    for weight in model.parameters():  # as initialized, it would say nearly the same of every question
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, std=0.3)
     dataset = task.load_dataset("valid")

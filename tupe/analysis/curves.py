@@ -83,7 +83,7 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
 
 
 def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
-    """Draw loss and learning rate of labelled runs against updates.
+    """Draw loss and learning rate of labeled runs against updates.
 
     For an ELECTRA, the loss is the generator's, and the AUC of the discriminator is drawn below it. A line marks the
     last validation loss of the run `against`, and the legend has the fraction of the updates after which each other

@@ -124,7 +124,7 @@ def totals(logging_outputs: list[dict], *names: str) -> list[float]:
 
 
 def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
-    """Log `metric` in percent, at every interval computed from the sum that is logged as `counts`."""
+    """Log `metric` in percent, computed at every interval from the sum that is logged as `counts`."""
 
     def percent(meters: dict) -> float:
         total = meters[counts].sum  # 0 after a reset

@@ -41,10 +41,10 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     """Mark the window in which a token may start an answer: that with the largest `min(left, right) + 0.01 length`.
 
     `left` and `right` are the tokens before and after it in a window (Devlin et al., 2019, run_squad.py); among equal
-    windows, the first counts.
+    windows, the first is taken.
 
     Returns:
-        Bool `(windows, capacity)`: whether the piece at a place of a window counts there.
+        Bool `(windows, capacity)`: whether an answer may start at a place of a window.
     """
     _, starts, lengths = windows(np.array([tokens]), np.array([capacity]), stride)
 

@@ -6,7 +6,7 @@ from typing import Any
 from tupe.position import Phases, PositionBias, RelativeEmbeddings, Reset, Rotary, SegmentAttention, UntiedAbsolute
 from tupe.position.registry import build_term
 
-#: Choices that register no term: none, a table at the input, and relative positions that act on the content in a layer.
+#: Choices without a term in the registry: none, a table at the input, and relative terms that act on the content.
 _NO_TERM = {"absolute": ("none", "input", "sinusoidal"), "relative": ("none", "shaw", "deberta", "pope")}
 #: Choices of `absolute` that are built from the term of another choice.
 _SAME_TERM = {"untied_cross": "untied", "low_rank_input": "low_rank"}

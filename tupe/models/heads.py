@@ -8,7 +8,7 @@ import torch
 from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
-#: Prefixes of the names of all heads' parameters.
+#: Prefixes of the names of the task heads' parameters.
 TASK_HEADS = ("classification_heads.", "span_head.")
 #: Prefix of the names of the language-model head's parameters.
 LM_HEAD = "encoder.lm_head."

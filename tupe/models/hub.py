@@ -147,7 +147,7 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
         data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
         bpe: a fairseq BPE. For `sentencepiece`, `sentencepiece.bpe.model` in the checkpoint's folder comes first, then
             `sentencepiece_model=PATH`, by default the data's. An imported model's `tokenizer.json` replaces both if
-            PATH names it, or if the data has no SentencePiece model and it is in one of the two folders.
+            PATH names it. Without PATH, it replaces both if one of the folders has it and the data has no model.
         process_text: false if texts are processed already.
     """
     folder, data = Path(model_name_or_path), data_folder(Path(model_name_or_path), data_name_or_path)

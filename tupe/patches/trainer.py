@@ -90,7 +90,7 @@ class TupeTrainer(Trainer):
         return state
 
     def lr_step(self, epoch, *args, **kwargs):
-        """Also call `begin`, once: after loading, fairseq steps the schedule last, before its loop over the epochs."""
+        """Also call `begin` at the first step, which fairseq makes after loading, before its loop over the epochs."""
         rate = super().lr_step(epoch, *args, **kwargs)
         begin, self.begin = getattr(self, "begin", None), None
         if begin is not None:

@@ -146,7 +146,7 @@ class Launcher:
         tile = self.tile("query_gradient")
         groups = triton.cdiv(self.T_q, tile["BLOCK_M"])
         chunks = self.B
-        if wanted.relative:  # each program writes a vector of all distances: no more than fill the device twice
+        if wanted.relative:  # each program writes a vector of all distances, so run only enough to fill the GPU twice
             groups = min(groups, triton.cdiv(2 * multiprocessors(out.device), self.H))
         if wanted.pos_q or wanted.relative or wanted.theta:
             chunks = self.chunks(groups * self.H)
