@@ -31,8 +31,8 @@ def self_check(device: torch.device, dtype: torch.dtype) -> None:
         return
     if torch.cuda.get_device_capability(device)[0] == 9 and "TRITON_PTXAS_PATH" not in os.environ:
         logger.info(
-            "The ptxas of Triton up to 3.8.0 is reported to miscompile kernels for Hopper without an error. "
-            "Set TRITON_PTXAS_PATH to the ptxas of CUDA 13.3 or later (docs/dev/kernels.md)."
+            "The ptxas of Triton before 3.9 is reported to miscompile kernels for Hopper without an error. Use PyTorch "
+            "2.15, or set TRITON_PTXAS_PATH to the ptxas of CUDA 13.3 or later (docs/dev/kernels.md)."
         )
     for name, error in errors(triton_attention, device, dtype).items():
         if not error <= 1:
