@@ -68,7 +68,7 @@ def build_tokenizer(
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
-    # a user-defined symbol gets a \u2581 after a space or at the start, and a placeholder before text that follows it
+    # SentencePiece adds a space mark before a symbol after a space or at the start; _NONE ends a symbol before text
     symbol = "|".join(map(re.escape, own or [_NONE]))
     steps += [normalizers.Replace(Regex(rf"(?<= )(?={symbol})|\A(?=(?:{symbol}).)"), "\u2581")]
     steps += [normalizers.Replace(Regex(rf"(?<={symbol})(?=[^ ])"), _NONE)]

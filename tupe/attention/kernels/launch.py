@@ -179,7 +179,7 @@ class Launcher:
         )
 
     def segment_gradient(self, by_query: Tensor) -> Tensor:
-        """Compute the gradient of `segment` from each row's sum over the keys of segment 1 (over all keys it is 0)."""
+        """Compute the gradient of `segment` from each row's sum over the keys of segment 1; that over all keys is 0."""
         second = self.inputs.segments[..., None] != 0  # (B, T, 1)
         sums = [by_query.masked_fill(other, 0).sum((0, 1)) for other in (second, ~second)]  # autocast leaves float32
         second_keys = torch.stack(sums, dim=-1)
