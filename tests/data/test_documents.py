@@ -6,6 +6,7 @@ import json
 import lzma
 
 import pytest
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ RECORDS = [{"warc-id": "1", "text": "A\n\nR&amp;B"}, {"id": "2", "text": ""}, {"
         (ELEMENTS, [["A", "R&B"], ["C"]]),
         ("\n".join(map(json.dumps, RECORDS)).encode(), [["A", "R&B"], ["\ud800E"]]),
         (gzip.compress(b"one\n\ntwo\n", mtime=0), [["one"], ["two"]]),  # else its name has the time
-        *((module.compress(b"one\n\ntwo\n"), [["one"], ["two"]]) for module in (bz2, lzma)),
+        *((module.compress(b"one\n\ntwo\n"), [["one"], ["two"]]) for module in (bz2, lzma, zstd)),
         (b"", []),
     ],
 )
@@ -68,13 +69,11 @@ def test_no_line_is_lost_whatever_the_bytes(read, raw, book):
 
 
 def test_folders_are_searched_and_sorted(tmp_path):
-    for name in ("b.txt", "a/wiki_01", "a/wiki_00.bz2", "c.txt.xz", "d.JSONL", "e.md", ".hidden.txt", "z/book.txt"):
+    for name in ("b.txt", "a/wiki_01", "a/wiki_00.bz2", "c.txt.zst", "d.JSONL", "e.md", ".h.txt", "y/x.txt", "z/b.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    (tmp_path / "books").mkdir()
-    (tmp_path / "books/x.txt").touch()
-    found = documents.find([tmp_path / "e.md", tmp_path / "a", tmp_path / "z"], [tmp_path / "books"], [])
-    assert [one.path.name for one in found] == ["e.md", "wiki_00.bz2", "wiki_01", "book.txt", "x.txt"]
+    found = documents.find([tmp_path / "e.md", tmp_path / "a", tmp_path / "z"], [tmp_path / "y"], [])
+    assert [one.path.name for one in found] == ["e.md", "wiki_00.bz2", "wiki_01", "b.txt", "x.txt"]
     assert [one.book for one in found] == [False] * 4 + [True]
     names = [one.path.relative_to(tmp_path).as_posix() for one in documents.find([tmp_path], [], [])]
-    assert names == ["a/wiki_00.bz2", "a/wiki_01", "b.txt", "books/x.txt", "c.txt.xz", "d.JSONL", "z/book.txt"]
+    assert names == ["a/wiki_00.bz2", "a/wiki_01", "b.txt", "c.txt.zst", "d.JSONL", "y/x.txt", "z/b.txt"]

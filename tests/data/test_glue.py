@@ -10,6 +10,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tupe.cli.main import main
 from tupe.data.glue.tasks import TASKS, own_tasks, prepared_task
 from tupe.data.manifest import Manifest, check_files
+from tupe.data.tokenizers import open_tokenizer
 from tupe.util import UserError
 
 TEXTS = [
@@ -66,7 +67,7 @@ def items(folder, split):
 @pytest.mark.parametrize("name", TASKS)
 def test_folders_say_what_the_files_say(name, made, prepared):
     task, corpus = TASKS[name], Manifest.load(prepared)
-    processing, encode = corpus.text_processing(), corpus.tokenizer()
+    processing, encode = corpus.text_processing(), open_tokenizer(corpus.model)
     for split in task.splits:
         for number in range(len(task.texts)):
             expected = [encode(processing.line(TEXTS[(row + number) % len(TEXTS)])) for row in range(8)]

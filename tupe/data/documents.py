@@ -15,8 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from tupe.data.text import unescape
 from tupe.util import UserError
 
-_ENDINGS = {".txt", ".text", ".json", ".jsonl", ".xz", ".gz", ".bz2"}
-_COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_ENDINGS = {".txt", ".text", ".json", ".jsonl", ".xz", ".gz", ".bz2", ".zst"}
 _JSON = re.compile(rb'\[?\s*\{\s*"[^"]*"\s*:')
 DOCUMENT_CHARACTERS = 8 << 20  # a longer document is cut, so that one fits in memory
 
@@ -76,8 +75,8 @@ def documents_of(path: Path, book: bool) -> Iterator[list[str]]:
     """Yield the documents of a file as their nonempty lines, in which characters replace references such as `&amp;`.
 
     Args:
-        path: text, plain or compressed by xz, gzip or bzip2: a paragraph per line and an empty line between documents,
-            or WikiExtractor's `<doc>` elements, or its JSON lines. Bytes that are not UTF-8 become surrogate escapes.
+        path: text, which may be compressed: a paragraph per line and an empty line between documents, or
+            WikiExtractor's `<doc>` elements, or its JSON lines. Bytes that are not UTF-8 become surrogate escapes.
         book: the whole file is one document.
     """
     document: list[str] = []
@@ -121,6 +120,15 @@ def unchanged(paths: Iterable[Path]) -> Iterator[None]:
     for path, about in before:
         if (path.stat().st_size, path.stat().st_mtime_ns) != (about.st_size, about.st_mtime_ns):
             raise UserError(f"{path} changed while it was read. Run the command again when the file is complete.")
+
+
+def _open_zstd(path: Path, mode: str) -> BinaryIO:
+    from backports import zstd  # of the extra `corpus`
+
+    return zstd.open(path, mode, options={zstd.DecompressionParameter.window_log_max: 31})  # as in zstd --long=31
+
+
+_COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open, b"\x28\xb5\x2f\xfd": _open_zstd}
 
 
 def open_compressed(path: Path) -> BinaryIO:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tupe.data.parallel import Map
 from tupe.data.text import TextProcessing
-from tupe.data.tokenizers import DICTIONARY, JSON, MODEL, Tokenizer, open_tokenizer
+from tupe.data.tokenizers import DICTIONARY, JSON, MODEL
 from tupe.util import UserError, read_json, sha256, write_json
 
 NAME = "manifest.json"
@@ -119,10 +119,6 @@ class Manifest:
         """Describe what a task's data depend on: the checksums of the vocabulary, and the text processing."""
         text = {"stages": list(self.settings.stages), "language": self.settings.language}
         return {"corpus": self.vocabulary(), "text": text}
-
-    def tokenizer(self) -> Tokenizer:
-        """Open the tokenizer of the corpus."""
-        return open_tokenizer(self.model)
 
     def text_processing(self) -> TextProcessing:
         """Return the text stages of the corpus, for other texts."""

@@ -77,7 +77,7 @@ def qa_score(
 ) -> str:
     """Score answers by the official rules of SQuAD or MLQA: exact match and F1 in percent, as JSON.
 
-    XQuAD and TyDiQA-GoldP are scored by SQuAD's rules. Files may be compressed (.xz, .gz, .bz2).
+    XQuAD and TyDiQA-GoldP are scored by SQuAD's rules. Files may be compressed.
 
     Args:
         reference: Questions with their answers, in SQuAD's JSON format.
@@ -143,7 +143,7 @@ def prepare_qa(
     """Prepare extractive question answering (SQuAD v1.1, MLQA, XQuAD, TyDiQA-GoldP) with the vocabulary of a corpus.
 
     The splits are train, valid, valid1, ..., test, and test-de, test-fr, ... for single languages. Splits that OUT
-    already has are kept. Files may be compressed (.xz, .gz, .bz2).
+    already has are kept. Files may be compressed.
 
     tupe prepare-qa train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json data/wiki data/squad
 

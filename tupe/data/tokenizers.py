@@ -181,11 +181,7 @@ class JsonTokenizer:
         return self._tokenizer.decoder.decode([self._pieces.get(symbol, symbol) for symbol in symbols])
 
 
-#: A tokenizer of either kind.
-Tokenizer = SentencePieceTokenizer | JsonTokenizer
-
-
-def open_tokenizer(path: Path) -> Tokenizer:
+def open_tokenizer(path: Path) -> SentencePieceTokenizer | JsonTokenizer:
     """Open the tokenizer in a file of a corpus' folder, whose `dict.txt` has its symbols."""
     return (JsonTokenizer if path.name == JSON else SentencePieceTokenizer)(path, path.with_name(DICTIONARY))
 

@@ -45,8 +45,8 @@ def prepare_translation(
 ) -> str:
     """Prepare parallel text: one joint SentencePiece model, fairseq's binary data and a manifest.
 
-    Training pairs are cleaned by length and ratio; validation and test data stay as they are. Files may be compressed
-    (.xz, .gz, .bz2). The prefix `data/train` means `data/train.en` and `data/train.de`.
+    Training pairs are cleaned by length and ratio; validation and test data stay as they are. Files may be compressed.
+    The prefix `data/train` means `data/train.en` and `data/train.de`.
 
     tupe prepare-translation en de OUT --train data/train --valid data/val --test data/test_2016
 
@@ -88,7 +88,7 @@ def prepare_translation(
 
 def _find(prefix: str, language: str) -> Path:
     """Find `PREFIX.en`, or a compressed file; if both are missing, reading `PREFIX.en` will fail."""
-    names = [Path(f"{prefix}.{language}{suffix}") for suffix in ("", ".gz", ".xz", ".bz2")]
+    names = [Path(f"{prefix}.{language}{suffix}") for suffix in ("", ".gz", ".xz", ".bz2", ".zst")]
     return next(filter(Path.is_file, names), names[0])
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.checkpoints.foreign.conftest import HARD, LINES, opened
 from tests.checkpoints.foreign.test_importing import rows_of
 from tupe.checkpoints.foreign.importing import import_model
-from tupe.data.manifest import Manifest
+from tupe.data.tokenizers import open_tokenizer
 from tupe.hf.export import export
 
 transformers = pytest.importorskip("transformers")
@@ -32,7 +32,7 @@ def byte_level(released, tmp_path_factory):
     theirs = RobertaHubInterface(SimpleNamespace(bpe=None), task, original).eval()
     files = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
     theirs.bpe = GPT2BPE(SimpleNamespace(**files))
-    return theirs, opened(out), Manifest.load(out).tokenizer()
+    return theirs, opened(out), open_tokenizer(out / "tokenizer.json")
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -74,7 +74,7 @@ def test_pieces_are_transformers(kind, saved, tmp_path):
     model.resize_token_embeddings(len(original))
     model.save_pretrained(folder)
     import_model(folder, tmp_path / "out")
-    ours, rows = Manifest.load(tmp_path / "out").tokenizer(), rows_of(folder).tolist()
+    ours, rows = open_tokenizer(tmp_path / "out/tokenizer.json"), rows_of(folder).tolist()
     for text in (*LINES, *HARD[3:], f"what Anna_sees {LINES[0]}", "a  b\nc"):
         assert [rows[number] for number in ours(text)] == original(text, add_special_tokens=False)["input_ids"], text
     for text in HARD:
@@ -97,7 +97,7 @@ def test_sentence_pieces(kind, saved, pieces, deberta_pieces, tmp_path):
     lines = import_model(folder, tmp_path / "out")
     assert "tokenizer: SentencePiece" in lines
     model = sentencepiece.SentencePieceProcessor(str(deberta_pieces if kind == "deberta-v2" else pieces))
-    ours, rows = Manifest.load(tmp_path / "out").tokenizer(), rows_of(folder).tolist()
+    ours, rows = open_tokenizer(tmp_path / "out/sentencepiece.bpe.model"), rows_of(folder).tolist()
     shift = {"xlm-roberta": 1, "camembert": 4, "deberta-v2": 0}[kind]
     for text in (*LINES, *HARD):
         theirs = [number + shift if number or not shift else 3 for number in model.encode(text)]

@@ -9,7 +9,7 @@ from tests.checkpoints.foreign.test_importing import rows_of
 from tests.commands import finetune, hydra_train
 from tests.conftest import write
 from tupe.cli.main import main
-from tupe.data.manifest import Manifest
+from tupe.data.tokenizers import open_tokenizer
 from tupe.models import TupeModel
 from tupe.patches.safe_load import safe_load
 
@@ -28,7 +28,6 @@ def test_there_and_back(kind, saved, tmp_path):
     write(folder / "README.md", README)
     out = tmp_path / "out"
     assert main(["import", str(folder), str(out), "--language", "en"]) == 0
-    assert Manifest.load(out).imported["name"] == folder.name
     assert main(["export", str(out / "checkpoint.pt"), str(out), str(tmp_path / "exported")]) == 0
     ours = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "exported").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
@@ -62,7 +61,7 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path):
     assert main(["import", str(saved("bert", "ForPreTraining", base=True)[0]), str(out), "--pooler"]) == 0
     command = ["prepare-glue", str(write_rte(tmp_path / "download")), str(out), "RTE", str(glue)]
     assert main([*command, "--workers", "1"]) == 0
-    tokenizer = Manifest.load(out).tokenizer()
+    tokenizer = open_tokenizer(out / "tokenizer.json")
     assert rows(glue / "RTE/input1/train") == [[*tokenizer(LINES[(row + 1) % 4]), 2] for row in range(16)]
     keys = ("optimization.max_epoch=1", "dataset.batch_size=8", f"checkpoint.save_dir={run}")
     done = finetune("RTE", out / "checkpoint.pt", glue, *keys)
@@ -132,7 +131,7 @@ def test_pre_training_goes_on(saved, tmp_path):
     command = ["prepare-corpus", str(text), str(tmp_path / "data"), "--vocabulary", str(out)]
     assert main([*command, "--valid-documents", "2", "--workers", "1"]) == 0
     assert (tmp_path / "data/dict.txt").read_bytes() == (out / "dict.txt").read_bytes()
-    assert [*Manifest.load(out).tokenizer()(LINES[0]), 2] in rows(tmp_path / "data/train")
+    assert [*open_tokenizer(out / "tokenizer.json")(LINES[0]), 2] in rows(tmp_path / "data/train")
     hydra_train(
         tmp_path / "data", tmp_path / "run", f"+model.pretrained={out / 'checkpoint.pt'}", "optimization.max_update=2",
         "optimization.lr=[1e-8]", "lr_scheduler.warmup_updates=1",
