@@ -174,12 +174,15 @@ def test_patience_counts_on(train, after, tmp_path):
         assert updates(tmp_path) == whole
 
 
-def test_minutes(train, after, tmp_path):
-    """Less than a millisecond: every update is saved, without validation."""
+def test_minutes(train, after, tmp_path, monkeypatch):
+    """Less than a millisecond: every update is saved, without validation. A run that is killed in that one resumes."""
     seen = []
     after(2, lambda: seen.append(updates(tmp_path)))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "valid_step", lambda *args, **kwargs: kill())
+        train(tmp_path, "--save-interval-minutes", 1e-6)
     train(tmp_path, "--save-interval-minutes", 1e-6)
-    assert seen == [1]
+    assert seen == [1] and last(tmp_path)["extra_state"]["val_loss"]
 
 
 def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process():
@@ -197,23 +200,19 @@ def test_several_signals_are_one_and_a_second_ctrl_c_ends_the_process():
 
 def test_signals_to_every_process_leave_the_workers_that_load():
     """As SLURM and torchrun send them. A training without its workers could not finish the update."""
-    batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
-    (worker,) = batches._workers
-    next(batches)
+    loaders = [iter(torch.utils.data.DataLoader(range(100), num_workers=1)) for _ in range(2)]
+    (one,), (other,) = (batches._workers for batches in loaders)
+    assert [next(batches).item() for batches in loaders] == [0, 0]
     for number in NUMBERS:
-        subprocess.run(["kill", f"-{number.value}", str(worker.pid)], check=True)
-    assert [batch.item() for batch in batches] == [*range(1, 100)]
-    batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
-    (worker,) = batches._workers
-    next(batches)
-    worker.terminate()  # as a training that fails does when it exits
-    worker.join(60)
-    assert worker.exitcode == 0
+        subprocess.run(["kill", f"-{number.value}", str(one.pid)], check=True)
+    assert [batch.item() for batch in loaders[0]] == [*range(1, 100)]
+    other.terminate()  # as a training that fails does when it exits
+    other.join(60)
+    assert other.exitcode == 0
 
 
 def test_processes_stop_after_the_same_update(corpus, tmp_path):
     """One of two processes gets the signal; both save after the same update, and go on from it."""
-
     command = (
         BIN / "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python",
         *train_command(corpus, tmp_path, "--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16,

@@ -103,8 +103,7 @@ def build_dataset_for_inference(self, *args, **kwargs):
 def set_worker_signal_handlers() -> None:
     """Make a data worker ignore signals, except those from its training process.
 
-    torchrun signals the process group of the training, and SLURM every process. The worker would end, and the training
-    could then finish neither the update nor the epoch.
+    torchrun and SLURM signal every process. Without its workers, a training could finish neither update nor epoch.
     """
     _set_worker_signal_handlers()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

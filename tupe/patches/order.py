@@ -108,6 +108,7 @@ class EpochBatchIterator(_EpochBatchIterator):
                 here = _in_update(self.split, self.resumed)
                 ends = np.cumsum([len(batch) for batch in self._cut(batches, self.resumed)])
                 place = int(np.searchsorted(ends, self.samples) // here + 1) * here // self.num_shards
+        self.dataset.set_epoch(state["epoch"])  # data workers may start at once, each with its copy of the data set
         super().load_state_dict({**state, "iterations_in_epoch": place})
 
     def _keeps_order(self, epoch: int) -> bool:

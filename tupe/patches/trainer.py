@@ -2,8 +2,8 @@
 
 import functools
 import hashlib
+import math
 import os
-import time
 from pathlib import Path
 
 import torch
@@ -38,7 +38,7 @@ class TupeTrainer(Trainer):
         self.early_stop = loop.patch_loop()
         for counts in (self.early_stop, vars(checkpoint_utils.save_checkpoint)):
             counts.clear()  # of an earlier run in this process
-        self.saved_at = time.monotonic()
+        self.saved_at = math.inf
         self.requested = [0.0] * (len(loop.SIGNALS) + 1)
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
@@ -51,9 +51,8 @@ class TupeTrainer(Trainer):
     def get_train_iterator(self, epoch, *args, disable_iterator_cache=False, **kwargs):
         """Build the batches of a resumed run as the run did in its first epoch.
 
-        fairseq seeds the order of the examples with the epoch in which a process builds its batches, and then keeps the
-        batches for all later epochs. A process that resumes in epoch 3 would build other batches than the one that
-        began in epoch 1. Iterators that are built again in every epoch are left as they are.
+        fairseq orders the examples by the epoch in which a process builds its batches, and keeps these batches in later
+        epochs: a process that resumes in epoch 3 would build others. Iterators that are built in every epoch are left.
         """
         build = functools.partial(super().get_train_iterator, disable_iterator_cache=disable_iterator_cache)
         first = epoch if disable_iterator_cache or self.cfg.dataset.update_epoch_batch_itr else 1
