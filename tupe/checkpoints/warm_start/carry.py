@@ -27,9 +27,9 @@ def head_axes(encoder: TupeLanguageModelEncoder) -> dict[str, int]:
 def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[str]:
     """Copy every parameter of `old` that `new` has too, and return the names of those that only `new` has.
 
-    Where the layers of `old` share a term and those of `new` do not, each gets a copy.
+    Where the layers or heads of `old` share a term and those of `new` do not, each gets a copy.
     """
-    have, alone, layers, axes = old.state_dict(), [], len(new.sentence_encoder.layers), head_axes(new)
+    have, alone, axes = old.state_dict(), [], head_axes(new)
     if old.args.relative != new.args.relative:  # parameters of another term may have the same names
         have = {name: tensor for name, tensor in have.items() if ".relative." not in name}
     for name, tensor in new.state_dict().items():
@@ -37,7 +37,12 @@ def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[s
             alone.append(name)
             continue
         found = have[name]
-        tensor.copy_(found if found.shape == tensor.shape else torch.cat([found] * layers, axes[name]))
+        if found.shape != tensor.shape:
+            axis = axes[name]
+            times = tensor.shape[axis] // found.shape[axis]
+            heads = old.args.sharing == "head"  # the heads of a layer follow each other
+            found = found.repeat_interleave(times, axis) if heads else torch.cat([found] * times, axis)
+        tensor.copy_(found)
     return alone
 
 

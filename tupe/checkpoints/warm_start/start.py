@@ -130,11 +130,13 @@ def build(fields: Namespace, symbols: int, seed: int = 1, with_head: bool = True
 
 @torch.no_grad()
 def difference(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> float:
-    """Return the largest difference of two models' features, as a fraction of the largest, on random sequences."""
+    """Return the largest difference of two models' features, as a fraction of the largest, on random tokens."""
     inner = old.sentence_encoder
     tokens = torch.randint(
         4, inner.embed_tokens.num_embeddings, (2, inner.max_positions), generator=torch.Generator().manual_seed(1)
     )
     tokens[:, 0] = old.dictionary.bos()
+    middle = inner.max_positions // 2  # the first sequence is a pair, so that segments count
+    tokens[0, middle : middle + inner.pair_separators] = tokens[:, -1] = old.dictionary.eos()
     before, after = (encoder.sentence_encoder(tokens)[0] for encoder in (old, new))
     return float((before - after).abs().max() / before.abs().max())
