@@ -27,7 +27,7 @@ def tokens():
     ],
 )
 def test_the_parts_sum_to_the_logits(name, fields, before, made, tokens):
-    encoder = made(name, encoder_normalize_before=before, **fields)
+    encoder = made(name, encoder_normalize_before=before, attention_backend="flex", **fields)
     parts = first_layer_correlations(encoder, tokens)
     torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
     assert all(part.abs().max() > 1e-3 for part in parts.values())

@@ -55,7 +55,7 @@ def export_onnx(folder: Path) -> str:
     config = read_json(folder / "config.json")
     (name,) = config["architectures"]
     # in a graph, SDPA returns NaN for a token whose keys are all hidden by the window and padding
-    backend = {"attention_backend": "reference"} if config.get("attention_window") else {}
+    backend = {"attention_backend": "reference" if config.get("attention_window") else "auto"}
     model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **backend)
     model.base_model.unpad = "never"  # as in the graph, which computes padding too
     pooling = read_pooling(folder) if name == "TupeModel" else None
