@@ -58,10 +58,10 @@ def extra_bytes(step: Callable[[], object], args: Namespace) -> int | None:
     """Return the peak bytes of a step on a GPU, beyond those that are allocated before it."""
     if not args.on_gpu:
         return None
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated(args.device)
+    torch.cuda.reset_peak_memory_stats(args.device)
     step()
-    return torch.cuda.max_memory_allocated() - before
+    return torch.cuda.max_memory_allocated(args.device) - before
 
 
 def reason(error: Exception) -> str:
