@@ -14,9 +14,9 @@ LOAD = """
 import sys
 sys.modules.update(dict.fromkeys(("fairseq", "hydra", "omegaconf", "tupe", "torchaudio")))
 import torch, transformers
-torch.set_grad_enabled(False)
 folder = sys.argv[1]
-model = transformers.AutoModelForTokenClassification.from_pretrained(folder, trust_remote_code=True).eval()
+for auto in (transformers.AutoModel, transformers.AutoModelForTokenClassification):
+    model = auto.from_pretrained(folder, trust_remote_code=True).eval()
 torch.save(model(torch.tensor([[0, 5, 6, 2]]))[0], folder + "/outputs.pt")
 """
 

@@ -1,7 +1,4 @@
-"""What a user does with an exported folder, in a process that has neither fairseq nor tupe: `use.py FOLDER OUT`.
-
-Writes the logits and what else was seen to OUT, for the test that started it.
-"""
+"""What a user does with an exported folder, without fairseq and tupe: `use.py FOLDER OUT` writes what it sees."""
 # ruff: noqa: E402  the environment comes first
 
 import json
@@ -82,8 +79,9 @@ with torch.no_grad():
     model.eval()
     seen["trained"] = torch.equal(trained(**batch).logits, model(**batch).logits)
 
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 
+CrossEncoder(str(folder), num_labels=1, trust_remote_code=True, device="cpu").predict([TEXTS])
 sentences = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
 vectors = sentences.encode(TEXTS)
 sentences.save(str(out / "sentences"))

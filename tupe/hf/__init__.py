@@ -22,10 +22,7 @@ __all__ = [
     "TupeModel",
 ]
 
-TupeConfig.register_for_auto_class()
 transformers.AutoConfig.register(TupeConfig.model_type, TupeConfig, exist_ok=True)
 for _name in __all__[1:]:
-    _model = globals()[_name]
     _auto = f"AutoModel{_name.removeprefix('Tupe').removeprefix('Model')}"
-    getattr(transformers, _auto).register(TupeConfig, _model, exist_ok=True)
-    _model.register_for_auto_class(_auto)  # so that `save_pretrained` names the code in `config.json`
+    getattr(transformers, _auto).register(TupeConfig, globals()[_name], exist_ok=True)

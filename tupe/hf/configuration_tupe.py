@@ -18,6 +18,15 @@ NAMES = {
     "pooler_dropout": "classifier_dropout",
     "max_positions": "max_position_embeddings",
 }
+#: Transformers' class -> the class in a saved folder.
+AUTO_MAP = {
+    "AutoConfig": "configuration_tupe.TupeConfig",
+    "AutoModel": "modeling_tupe.TupeModel",
+    "AutoModelForMaskedLM": "modeling_tupe.TupeForMaskedLM",
+    "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
+    "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
+}
 
 
 @strict(accept_kwargs=True)

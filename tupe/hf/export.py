@@ -22,14 +22,6 @@ from tupe.position.registry import registered_options
 from tupe.util import UserError, atomic, check_new, import_transformers, read_json, write_json
 
 TOLERANCE = 1e-4  # of the largest score
-AUTO_MAP = {
-    "AutoConfig": "configuration_tupe.TupeConfig",
-    "AutoModel": "modeling_tupe.TupeModel",
-    "AutoModelForMaskedLM": "modeling_tupe.TupeForMaskedLM",
-    "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
-    "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
-    "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
-}
 #: Fields of the question-answering task that the folder keeps.
 WINDOWS = ("doc_stride", "max_query", "max_answer")
 #: Prefix of a parameter's name -> the prefix in `model.safetensors`; `renamed` adds that of the classification head.
@@ -103,7 +95,7 @@ def weights(loaded: Loaded) -> dict[str, Tensor]:
 
 def config(loaded: Loaded) -> dict[str, Any]:
     """Return the content of `config.json`."""
-    from tupe.hf.configuration_tupe import NAMES, TupeConfig
+    from tupe.hf.configuration_tupe import AUTO_MAP, NAMES, TupeConfig
 
     args, task = vars(loaded.model.args), loaded.cfg["task"]
     names = dict.fromkeys([*NAMES, *TupeConfig.__dataclass_fields__, *registered_options()])
@@ -211,7 +203,7 @@ def differs(loaded: Loaded, folder: Path) -> float:
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     # not by AutoModel, which takes the classes of `tupe.hf` once they are registered
-    there = get_class_from_dynamic_module(AUTO_MAP[f"AutoModel{loaded.kind.removeprefix('Model')}"], folder)
+    there = get_class_from_dynamic_module(f"modeling_tupe.Tupe{loaded.kind}", folder)
     theirs = there.from_pretrained(folder, use_safetensors=True).eval()
     ids = torch.randint(4, len(loaded.symbols), (2, min(40, loaded.model.max_positions())))
     ids[:, 0] = 0

@@ -31,7 +31,7 @@ from tupe.encoder.encoder import EncoderBase
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import is_traced
 
-from .configuration_tupe import NAMES, TupeConfig
+from .configuration_tupe import AUTO_MAP, NAMES, TupeConfig
 
 
 def encoder_args(config: TupeConfig) -> Namespace:
@@ -63,6 +63,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also write this package's code, or if the model runs an exported copy of it, the `LICENSE`."""
+        self.config.auto_map = {**AUTO_MAP}
         super().save_pretrained(save_directory, **kwargs)
         self._keep_code(Path(save_directory))
 
@@ -162,7 +163,7 @@ class TupeForTask(TupePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         **kwargs: object,
-    ) -> ModelOutput:
+    ) -> Any:  # sentence-transformers would look for the fields of ModelOutput
         """Compute scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
         outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs)
         scores = self.scores(outputs.last_hidden_state)
