@@ -43,7 +43,7 @@ def main(folder: str, train: str, dev: str, out: str, epochs: float = 3, rate: f
     )
 
     def encode(sentence: list[list[str]]) -> dict:
-        words = [line[0] for line in sentence]
+        words = [" " * (place > 0) + line[0] for place, line in enumerate(sentence)]  # as in the text
         encoded = tokenizer(words, is_split_into_words=True, truncation=True)
         encoded["labels"] = [
             NO_LABEL if place in (None, before) else numbers[sentence[place][-1]]
