@@ -91,9 +91,10 @@ def test_a_checkpoint_of_the_other_direction(tmp_path):
 def test_another_target_dictionary_of_the_same_size():
     """The source's is the same: its checksum says nothing of the target's."""
     words, others = dictionary_of("word"), dictionary_of("other")
-    config = named("seq2seq_tupe_r_tiny", **FIELDS)
+    config = named("seq2seq_tupe_r_tiny", **FIELDS, max_source_positions=16)
     task = TranslationTask(TranslationConfig(left_pad_source=False), words, words)
     record_facts(Namespace(model=config, task={}), task)
+    assert (config.max_source_positions, config.max_target_positions) == (16, 1024)
     assert Seq2SeqModel.build_model(config, task)
     task.tgt_dict = others
     with pytest.raises(UserError, match=r"trained with another dictionary"):

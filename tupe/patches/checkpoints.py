@@ -120,7 +120,9 @@ def record_facts(cfg: Any, task: Any) -> None:
             if name.endswith("_sha256") and hasattr(part, name):
                 setattr(part, name, of_task(task))
     if hasattr(cfg.model, "max_source_positions"):  # `fairseq-generate` has a task of its own, with 1,024 by default
-        cfg.model.max_source_positions, cfg.model.max_target_positions = task.max_positions()
+        source, target = task.max_positions()
+        cfg.model.max_source_positions = cfg.model.max_source_positions or source
+        cfg.model.max_target_positions = cfg.model.max_target_positions or target
 
 
 def trained_with(cfg: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,9 +213,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     differing = []
     for field in system_fields(kind):
         saved, here = getattr(theirs, field, "has none"), getattr(model, field)  # an encoder lacks ELECTRA's fields
-        # fine-tuning may add segments (as DIET does): their parameters then start at zero
-        adds_segments = field == "segment" and saved == "none"
-        if saved != here and not adds_segments:
+        if saved != here and (field, saved) != ("segment", "none"):  # fine-tuning may add segments, as DIET does
             differing.append(f"{field}: checkpoint {saved}, here {here}")
     if differing:
         raise UserError(
