@@ -33,7 +33,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
 
 
 def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> str:
-    """Write the mean of checkpoints of a run, without the optimizer.
+    """Write the mean of checkpoints of a run, in float32 and without the optimizer.
 
     The mean of a translator's last checkpoints translates better than its last checkpoint (Vaswani et al., 6.1).
 
@@ -61,7 +61,7 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
             total[name] = total.get(name, 0) + tensor.double()
     for name, tensor in model.items():
         if tensor.is_floating_point():
-            model[name] = (total[name] / len(paths)).to(tensor.dtype)
+            model[name] = (total[name] / len(paths)).to(torch.promote_types(tensor.dtype, torch.float32))
     state["last_optimizer_state"] = None
     write_state(out, state)
     return f"average of {len(paths)} checkpoints: {out}"
