@@ -18,7 +18,7 @@ CLASSES = ("--arch", "tupe_tiny", "--max-positions", 48, "--num-classes", 2, "--
 #: The fixture of its data and the flags of a run with at least two updates an epoch.
 RUNS = {
     "masked_lm": ("shards", *MASKED, "--batch-size", 20),
-    "workers": ("corpus", *MASKED, "--num-workers", 1, "--data-buffer-size", 0),
+    "workers": ("corpus", *MASKED, "--num-workers", 1, "--data-buffer-size", 0, "--curriculum", 1),
     "tupe_multilingual_masked_lm": ("many_languages", *MASKED, "--task", "tupe_multilingual_masked_lm",
                                     "--tokens-per-sample", 9),
     "sentence_prediction": ("glue", *CLASSES, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),

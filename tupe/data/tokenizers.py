@@ -75,7 +75,7 @@ def _cut(line: str) -> list[str]:
 def write_dictionary(path: Path, symbols: Iterable[str]) -> None:
     """Write fairseq's `dict.txt` of all symbols but those that fairseq adds itself: its four, and its tasks' `<mask>`.
 
-    SentencePiece reports no counts, so each count is 1.
+    SentencePiece reports no counts, so each count is 1, and `freq_weighted_replacement` draws uniformly.
     """
     listed = (symbol for symbol in symbols if symbol not in (*FAIRSEQ_SYMBOLS, MASK))
     path.write_text("".join(f"{symbol} 1\n" for symbol in listed), encoding="utf-8")

@@ -111,7 +111,7 @@ class FusedAdamW(FairseqAdam):
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
-        """The options that a resumed run takes from the command line and not from the checkpoint."""
+        """The options of a new run; a resumed run has its checkpoint's, except for `optimizer_overrides`."""
         betas = self.cfg.adam_betas
         return {
             "lr": self.cfg.lr[0],

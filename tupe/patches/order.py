@@ -22,10 +22,10 @@ def get_batch_iterator(self, *args, **kwargs):
     """Start the data workers again in every epoch, and store how to build batches of another size.
 
     fairseq keeps the workers, whose copy of the data set stays in the epoch in which they started: with `num_workers`
-    above 0, all epochs would have the masks of that epoch.
+    above 0, all epochs would have the masks of that epoch. With `curriculum`, all would have its order.
     """
     iterator = _get_batch_iterator(self, *args, **kwargs)
-    iterator.persistent_workers = False
+    iterator.persistent_workers = iterator.reuse_dataloader = False
     iterator.rebuild = functools.partial(_get_batch_iterator, self, *args, **kwargs)
     return iterator
 
