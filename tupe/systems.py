@@ -41,7 +41,7 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "dual_triangle": Choice("half of the heads attend to the past, half to the future", "mask_h(j - i)"),
         "alibi": Choice("a slope times the distance, fixed or learned (ALiBi)", "-m |j - i|"),
         "kerple": Choice("log distance, with learned height and rate (KERPLE)", "-p log(1 + a |j - i|)"),
-        "fire": Choice("a learned function of the log distance (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
+        "fire": Choice("a learned function of the log distance (FIRE)", "f(±min(1, log(1 + c |j - i|)/log(1 + c L)))"),
     },
     "relative_sides": {
         "symmetric": Choice("one slope for both sides"),

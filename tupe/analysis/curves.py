@@ -22,7 +22,7 @@ class TrainingLog(NamedTuple):
 
     train: Records  # means over a logging interval: `loss` (bits; of a generator if there is one), `lr`, ...
     valid: Records  # of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
-    seconds: float = 0.0  # the time of all updates, including repeated ones
+    seconds: float = 0.0  # the time of all updates, including repeated ones and the validations between updates
 
 
 def read_log(path: str | Path) -> TrainingLog:

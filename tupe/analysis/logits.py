@@ -91,7 +91,8 @@ def first_layer_correlations(encoder: Encoder, tokens: Tensor) -> dict[str, Tens
         pairs["position to position"] = (position_query, position_key)
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
     if bias is not None:
-        found["position to position, a term of its own"] = bias
+        segments = " and segments" * (stack.segment_attention is not None)
+        found[f"position to position{segments}, a term of its own"] = bias
     return {name: value.mean(0) if value.ndim == 4 else value.detach() for name, value in found.items()}
 
 

@@ -28,7 +28,7 @@ def systems(
     Args:
         kind: Kind of models.
         flags: Explain the flags that define a system instead.
-        parameters: Count the parameters too, with 32,768 symbols and 512 positions.
+        parameters: Count the parameters too, with 32,768 symbols, in translation shared, and 512 positions.
     """
     if flags:
         from tupe.models.config import ElectraConfig, Seq2SeqConfig
@@ -51,9 +51,9 @@ def systems(
         from tupe.models.summary import meta_model, size_of
 
         print("\nparameters, 32,768 symbols, 512 positions (position encoding / model)")
-        rows = [("", *sizes)]
+        rows, fields = [("", *sizes)], {"share_all_embeddings": True} if kind == "translation" else {}
         for name in named:
-            counts = [size_of(meta_model(f"{prefix}{name}_{size}", 32_768, 512)) for size in sizes]
+            counts = [size_of(meta_model(f"{prefix}{name}_{size}", 32_768, 512, **fields)) for size in sizes]
             rows.append((prefix + name, *(f"{n.position:,} / {n.total:,}" for n in counts)))
         _print_aligned(rows)
 

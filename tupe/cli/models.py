@@ -31,7 +31,7 @@ def describe(
         args = with_fields(model, fields)
         args.max_positions = getattr(args, "max_positions", None) or max_positions
     print("\n".join(describe(args, vocab_size)))
-    if Path(model).exists() and encoder.lm_head is None:
+    if Path(model).exists() and encoder.lm_head is None and not hasattr(args, "generator_size"):
         print("head: the checkpoint has no language-model head, but the numbers above include one")
 
 

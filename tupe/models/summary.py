@@ -22,14 +22,12 @@ _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_", "cpu")
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
     """Build the named model on the meta device, where parameters have shapes but no memory.
 
-    `fields` override those of its name; an encoder-decoder has one token embedding unless they override that.
+    `fields` override those of its name.
     """
-    lengths, one_table = max_positions, {}
-    if name in TRANSLATORS:
-        lengths, one_table = (max_positions, max_positions), {"share_all_embeddings": True}
+    lengths = (max_positions, max_positions) if name in TRANSLATORS else max_positions
     task = SimpleNamespace(cfg=None, max_positions=lambda: lengths)
     task.source_dictionary = task.target_dictionary = dictionary_of_size(vocab_size)
-    config = named(name, **{**one_table, **fields, "dictionary_sha256": None})
+    config = named(name, **{**fields, "dictionary_sha256": None})
     with torch.device("meta"), _NoValues():
         return ARCH_MODEL_REGISTRY[name].build_model(config, task)
 
