@@ -21,7 +21,7 @@ ROOMS = {
 }  # fmt: skip
 #: Lines of everything else that is counted.
 LINES = {
-    "tupe/**/*.py": 16_269, "tests/**/*.py": 15_182, "lab/**/*.py": 2_242, "tests/lab/**/*.py": 402,
+    "tupe/**/*.py": 16_269, "tests/**/*.py": 15_181, "lab/**/*.py": 2_242, "tests/lab/**/*.py": 402,
     "scripts/**/*.sh": 376, "scripts/**/*.py": 265, "examples/**/*.py": 288, "configs/**/*.yaml": 1_398,
 }  # fmt: skip
 REFUSALS = 6  # raise, assert and exit, in 1,000 lines of `tupe/`

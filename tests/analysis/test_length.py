@@ -107,7 +107,8 @@ def test_a_window(tmp_path, text, name):
     found = loss_by_length(path, tmp_path, [32, 64], window=True, masks=1)
     assert [*found] == ["none"] + ["window"] * (name in ("rope_tiny", "tupe_a_rope_tiny"))
     assert all([*of] == ([32, 64] if name == "rope_tiny" or "modern" in name else [32]) for of in found.values())
-    assert found["none"] != found.get("window")
+    own = write_checkpoint(tmp_path / "b", tmp_path, max_positions=32, name=name, attention_window=16 * len(found) - 16)
+    assert [*found.values()][-1][32].bits == loss_by_length(own, tmp_path, [64], masks=1)["none"][32].bits
     assert loss_by_length(path, tmp_path, [32], longest=64, masks=1)["none"][32] == found["none"][32]
 
 

@@ -67,7 +67,7 @@ def test_encoder(name, more):
         features = encoder(Names(weights, stack), spec, tokens)[kept]
         return words(Names(weights, head), weights[table], spec, features)
 
-    agree(model, 1e-10, equation, lambda: model(tokens)[0][kept])
+    agree(model, 1e-10, equation, lambda: model(tokens, pairs=spec.get("pair_separators", 2) == 2)[0][kept])
 
 
 #: What the generator shares with the discriminator, by `share_positions`.

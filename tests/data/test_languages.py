@@ -43,7 +43,8 @@ def inputs(tmp_path):
 def test_each_language_has_its_folder(text, tmp_path, capsys):
     content = prepare(tmp_path / "out", *inputs(tmp_path), "--without", "split-sentences,join-short-sentences")
     assert languages(tmp_path / "out") == ["en", "he", "zh"] == sorted(content["counts"])
-    assert content["settings"]["profile"] == "sentencepiece" and content["settings"]["model_type"] == "unigram"
+    settings = content["settings"]
+    assert [settings[name] for name in ("profile", "model_type", "vocab_alpha")] == ["sentencepiece", "unigram", 0.5]
     for name, documents in text.items():
         spelt = {"".join("".join(lines).split()) for lines in documents}  # long lines are cut
         found = []

@@ -50,13 +50,13 @@ def test_linformers_memory_and_multiplications_grow_linearly(build, name, linear
 
 @pytest.mark.parametrize("before", [False, True])
 def test_where_dropout_is(build, before):
-    model = build("bert_a_tiny", encoder_normalize_before=before, dropout=1.0, activation_dropout=1.0).train()
-    encoder, x = model.encoder.sentence_encoder, torch.randn(2, 5, 24)
+    model = build("bert_a_tiny", encoder_normalize_before=before, dropout=1, attention_dropout=1, activation_dropout=1)
+    encoder, x = model.train().encoder.sentence_encoder, torch.randn(2, 5, 24)
     layer, norm = encoder.layers[0], encoder.layers[0].final_layer_norm
     assert torch.equal(layer.residual(lambda x: x + 1, x, norm), x if before else norm(x))
-    for part in (layer.fc2, encoder.layernorm_embedding):
-        torch.nn.init.ones_(part.bias)
+    torch.nn.init.ones_(layer.fc2.bias), torch.nn.init.ones_(encoder.layernorm_embedding.bias)
     assert (layer.feed_forward(x) == 1).all() and not encoder.embed(x).any()
+    assert not layer.self_attn.attend(*torch.randn(3, 2, 3, 5, 8), Terms(5), None, None).any()
 
 
 @pytest.mark.parametrize("name", ["linformer_tiny", "electra_linformer_tiny"])

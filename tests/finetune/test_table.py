@@ -57,17 +57,16 @@ def test_median_then_best_learning_rate(out):
 
 
 def test_a_column_is_its_metric_by_whichever_the_best_epoch_was_chosen(tmp_path):
-    rates = (2e-5, 3e-5)
-    plan(tmp_path, grid(["MRPC"], [*rates], [1]))
-    for rate, f1, accuracy in zip(rates, (88.0, 89.0), (85.0, 84.0)):
+    plan(tmp_path, grid(["MRPC"], [2e-5, 3e-5], [1]))
+    for rate, f1, accuracy in zip((2e-5, 3e-5), (88.0, 89.0), (85.0, 84.0)):
         finish(tmp_path, Run("MRPC", rate, 1), f1, "f1", valid={"accuracy": accuracy, "f1": f1})
     cell = read_sweep(tmp_path).cells["MRPC"]
     assert (cell.score, cell.lr) == (84.0, 3e-5)
+    assert {one.task: one.metric for one in GLUE if one.metric != "accuracy"} == {"CoLA": "mcc", "STS-B": "pearson"}
 
 
 def test_what_no_average_counts_has_none(tmp_path):
-    run = Run("WNLI", 2e-5, 1)
-    plan(tmp_path, [run])
+    plan(tmp_path, [run := Run("WNLI", 2e-5, 1)])
     finish(tmp_path, run, 56.0)
     assert markdown([read_sweep(tmp_path, "ours")]) == "| | WNLI |\n|---|---:|\n| ours | 56.00 |"
 

@@ -175,7 +175,7 @@ def test_patience_counts_on(train, after, tmp_path):
 
 
 def test_minutes(train, after, tmp_path, monkeypatch):
-    """Less than a millisecond: every update is saved, without validation. A run that is killed in that one resumes."""
+    """Less than a millisecond: every update is saved, without validation. A run that is killed in one resumes."""
     seen = []
     after(2, lambda: seen.append(updates(tmp_path)))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -137,13 +137,12 @@ def test_pairs_and_their_classes(folder):
     folder.split("valid1", input0=["b"], input1=["c"], labels=["yes"])
     task = folder.task()
     assert load(task) == {0: ("<s> a b c </s> </s> e f </s>", 0), 1: ("<s> d </s> </s> g h a </s>", 1)}
-    assert load(task, "valid1") == {0: ("<s> b </s> </s> c </s>", 1)}
+    assert task.metrics(torch.eye(2), [0, 1])["mcc"] == 1 and load(task, "valid1") == {0: ("<s> b </s> </s> c </s>", 1)}
 
 
 @pytest.mark.parametrize("regression", [False, True])
 def test_unordered_pairs_are_trained_on_in_both_orders(folder, regression):
-    labels = [0.25, 0.5] if regression else ["no", "yes"]
-    wanted = labels if regression else [0, 1]
+    labels, wanted = ([0.25, 0.5],) * 2 if regression else (["no", "yes"], [0, 1])
     for split in ("train", "valid"):
         folder.split(split, input0=["a b c", "d"], input1=["e", "f g"], labels=labels)
     said = {"regression_target": regression, "num_classes": 1 if regression else 2, "both_orders": True}

@@ -137,7 +137,7 @@ def patch_loop() -> dict[str, Any]:
             logger.info(f"nothing to do: max_update or patience ended the run after update {updates}")
             return [None], True
         listen()
-        trainer.saved_at = min(trainer.saved_at, time.monotonic())  # from the first epoch on
+        trainer.saved_at = min(trainer.saved_at, time.monotonic())  # the clock starts with the first epoch
         goes_on = False
         try:
             losses, should_stop = train_theirs(cfg, trainer, task, epoch_itr)

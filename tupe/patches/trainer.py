@@ -52,7 +52,7 @@ class TupeTrainer(Trainer):
         """Build the batches of a resumed run as the run did in its first epoch.
 
         fairseq orders the examples by the epoch in which a process builds its batches, and keeps these batches in later
-        epochs: a process that resumes in epoch 3 would build others. Iterators that are built in every epoch are left.
+        epochs: a process that resumes in epoch 3 would build others. Those built in every epoch are left alone.
         """
         build = functools.partial(super().get_train_iterator, disable_iterator_cache=disable_iterator_cache)
         first = epoch if disable_iterator_cache or self.cfg.dataset.update_epoch_batch_itr else 1
