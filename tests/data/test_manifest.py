@@ -4,7 +4,7 @@ import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.binary import writer
-from tupe.data.manifest import DICTIONARY, MODEL, Manifest, check_files
+from tupe.data.manifest import DICTIONARY, MODEL, Manifest, check_files, with_shards
 from tupe.util import UserError
 
 
@@ -18,8 +18,9 @@ def test_the_corpus(prepared, copy):
     assert manifest.data == [".", "shard1"]
     assert manifest.text_processing().line("“Hello”, Anna!") == '" hello , " anna !'
     path = copy / "manifest.json"
-    path.write_text(path.read_text().replace("{", '{"version": 2, "sizes": {},', 1))  # fields of an earlier version
-    assert Manifest.load(copy).settings == manifest.settings
+    elsewhere = path.read_text().replace('"shard1"', '"../../shard1"')
+    path.write_text(elsewhere.replace("{", '{"version": 2, "sizes": {},', 1))  # fields of an earlier version
+    assert (Manifest.load(copy).settings, with_shards(str(copy))) == (manifest.settings, f"{copy}:{copy / 'shard1'}")
 
 
 @pytest.mark.parametrize("name", [MODEL, DICTIONARY])

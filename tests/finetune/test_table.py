@@ -73,8 +73,7 @@ def test_what_no_average_counts_has_none(tmp_path):
 
 def test_json_holds_the_numbers(out):
     content = json.loads(as_json([read_sweep(out, "ours"), *ROWS["base"]]))
-    assert content[0]["cells"]["CoLA"]["score"] == 61.0
-    assert (content[0]["cells"]["MNLI-m"]["finished"], content[0]["cells"]["MNLI-m"]["planned"]) == (4, 6)
+    assert content[0]["cells"]["CoLA"].items() >= {"score": 61.0, "finished": 6, "planned": 6}.items()
     assert content[4]["system"] == "TUPE-R, 1M (TUPE, table 1)" and content[4]["cells"]["CoLA"]["score"] == 63.56
     assert content[0]["cells"]["CoLA"]["scores"] == {"2e-05": [50.0, 60.0, 90.0], "3e-05": [61.0, 62.0, 10.0]}
     assert content[0]["average"] == {"score": None, "columns": ["MNLI-m", "MNLI-mm", "CoLA", "RTE"]}
