@@ -4,7 +4,7 @@ python examples/ner_with_transformers.py FOLDER TRAIN.conll DEV.conll OUT [EPOCH
 
 FOLDER is a folder of `tupe export`. The CoNLL files have a line per word, whose first column is the word and whose last
 column is its label, and an empty line after each sentence. A word's label is learned and predicted at its first token.
-For the F1 of entities, pass the two lists of `scores` to `seqeval.metrics.f1_score`, sentence by sentence.
+For the F1 of entities, give `seqeval.metrics.f1_score` the names of the labels, a list per sentence.
 """
 
 import sys

@@ -77,8 +77,8 @@ def _run(cfg: Mapping[str, Any]) -> dict[str, Any]:
 def export_discriminator(checkpoint: Path, out: Path) -> str:
     """Write the discriminator of an electra_SYSTEM_SIZE as the plain model SYSTEM_SIZE.
 
-    Fine-tuning selects the discriminator by itself. The new model has no language-model head: a `TupeModel` that loads
-    it keeps its own untrained head, and ignores the discriminator's. Classification heads are kept.
+    Fine-tuning selects the discriminator by itself. The new model has no language-model head, and pre-training starts
+    a new one. Classification heads are kept.
 
     Args:
         checkpoint: Checkpoint of a model with a generator.
