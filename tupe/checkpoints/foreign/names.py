@@ -124,4 +124,6 @@ def from_transformers(state: Mapping[str, Tensor], first: int) -> dict[str, Tens
             found[POSITIONS] = found[POSITIONS] + zero
             if len(types) > 1:
                 found[SEGMENTS] = torch.stack([torch.zeros_like(zero), one - zero])
+    if LM_HEAD + "bias" not in found:  # ModernBERT's classifier has layers of the same names
+        found = {name: tensor for name, tensor in found.items() if not name.startswith(LM_HEAD)}
     return found

@@ -9,13 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.checkpoints.warm_start.carry import (
-    add_mean_position,
-    copy,
-    keep_scale,
-    permute_heads,
-    start_at_zero,
-)
+from tupe.checkpoints.warm_start.carry import add_mean_position, copy, keep_scale, permute_heads, start_at_zero
 from tupe.checkpoints.warm_start.fit import TOKENS, agreeing_heads, fit, has_fit, logits_of
 from tupe.models.describe import full_name, with_fields
 from tupe.models.summary import dictionary_of_size
