@@ -50,7 +50,8 @@ class HubInterface(RobertaHubInterface):
         Longer texts are cut as sentence-transformers cuts them.
         """
         longest = min(self.pooling.longest, self.model.max_positions())
-        rows = map(self.encode, [sentences] if isinstance(sentences, str) else sentences)
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        rows = map(self.encode, map(str.lower, texts) if self.pooling.lower_case else texts)
         rows = [torch.cat([row[: longest - 1], row[-1:]]) if len(row) > longest else row for row in rows]
         pad = self.task.source_dictionary.pad()
         tokens = collate_tokens(rows, pad).to(self.device)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.util import read_json
+from tupe.util import read_json, write_json
 
-MODULES, _LENGTH = "modules.json", "sentence_bert_config.json"
+MODULES, _SETTINGS = "modules.json", "sentence_bert_config.json"
 #: Pooling modes of sentence-transformers -> the flags that older folders have instead.
 _MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
 
@@ -21,6 +21,7 @@ class Pooling(NamedTuple):
     mode: str = "mean"
     normalize: bool = False
     longest: float = math.inf  # maximum number of tokens, special ones included
+    lower_case: bool = False  # texts become lower case before the tokenizer
 
     def __call__(self, features: Tensor, words: Tensor) -> Tensor:
         """Return vectors `(B, d)` of `features` `(B, n, d)`; `words` `(B, n)` is False at padding."""
@@ -45,15 +46,20 @@ def read_pooling(folder: Path) -> Pooling | None:
     config = read_json(folder / modules[1]["path"] / "config.json")
     flags = [mode for mode, flag in _MODES.items() if config.get(f"pooling_mode_{flag}")]
     mode = config.get("pooling_mode", flags[0] if len(flags) == 1 else None)
-    length = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
-    return Pooling(mode, len(kinds) == 3, length.get("max_seq_length") or math.inf) if mode in _MODES else None
+    paths = (folder / _SETTINGS, folder / "tokenizer_config.json")  # the length is in either
+    settings, tokenizer = (read_json(path) if path.is_file() else {} for path in paths)
+    longest = settings.get("max_seq_length") or tokenizer.get("model_max_length") or math.inf
+    return Pooling(mode, len(kinds) == 3, longest, settings.get("do_lower_case", False)) if mode in _MODES else None
 
 
 def copy_pooling(folder: Path, out: Path) -> None:
-    """Copy the files that `read_pooling` reads, and the settings of prompts and similarity."""
-    files = [MODULES, _LENGTH, "config_sentence_transformers.json"]
+    """Copy what `read_pooling` reads, and the settings of prompts and similarity; the tokenizer's is written anew."""
+    files = [MODULES, _SETTINGS, "config_sentence_transformers.json"]
     files += [f"{module['path']}/config.json" for module in read_json(folder / MODULES) if module["path"]]
     for name in files:
         if (folder / name).is_file():
             (out / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(folder / name, out / name)
+    if (longest := read_pooling(folder).longest) < 1e6:  # else unlimited
+        settings = read_json(out / _SETTINGS) if (out / _SETTINGS).is_file() else {}
+        write_json(out / _SETTINGS, {**settings, "max_seq_length": longest})

@@ -34,11 +34,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return int(min(1e6, self.stack.max_positions, self.cross_position.max_positions))  # 1e6: as fairseq's encoder
 
     def forward(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: Source,
-        incremental_state: dict | None = None,
-        **unused: object,
+        self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: dict | None = None, **unused: object
     ) -> tuple[Tensor, dict]:
         """Compute the logits of the token after each of `prev_output_tokens` `(N, T)`, padded on the right.
 
