@@ -30,7 +30,7 @@ class Record:
     parameters: int = 0  # of the model
     curve: list[tuple[int, float]] = field(default_factory=list)  # update and validation loss, bits per masked token
     accuracy: float | None = None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
-    training_seconds: float = 0.0  # wall time of all updates, also of those done twice, and validations
+    training_seconds: float = 0.0  # wall time of all updates and validations, also of those done twice
     # at the end: length of the sequences -> bits per masked token at positions 0, 1, ...; `None`, or 0 in older
     # records, at positions without masked tokens, such as 0
     loss_by_position: dict[str, list[float | None]] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def _attention_inputs(encoder: Encoder, tokens: Tensor) -> list[tuple[SelfAttent
     """Return the attention of each layer with its arguments."""
     found: list[tuple[SelfAttention, Tensor, AttentionInputs]] = []
     stack = encoder.double().sentence_encoder
-    stack.attention_backend = "auto"  # which takes the bias whole on a CPU
+    stack.attention_backend = "auto"  # on a CPU a dense bias, whatever the model was trained with
     with contextlib.ExitStack() as hooks:
         for attention in (layer.self_attn for layer in stack.layers):
             hook = attention.register_forward_pre_hook(lambda module, x: found.append((module, x[0], x[2][0])))

@@ -28,7 +28,7 @@ def systems(
     Args:
         kind: Kind of models.
         flags: Explain the flags that define a system instead.
-        parameters: Count the parameters too, with 32,768 symbols, in translation shared, and 512 positions.
+        parameters: Count the parameters too, with 32,768 symbols (in translation one table) and 512 positions.
     """
     if flags:
         from tupe.models.config import ElectraConfig, Seq2SeqConfig

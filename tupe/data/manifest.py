@@ -49,7 +49,7 @@ def with_shards(data: str) -> str:
     for folder in map(Path, data.split(os.pathsep)):
         path = folder / NAME
         shards = read_json(path).get("data") if path.is_file() else None
-        folders |= {str(folder / Path(shard).name): None for shard in shards or ["."]}  # never elsewhere
+        folders |= {str(folder / Path(shard).name): None for shard in shards or ["."]}  # never outside the folder
     return os.pathsep.join(folders)
 
 

@@ -53,7 +53,7 @@ def read_pooling(folder: Path) -> Pooling | None:
 
 
 def copy_pooling(folder: Path, out: Path) -> None:
-    """Copy what `read_pooling` reads, and the settings of prompts and similarity; the tokenizer's is written anew."""
+    """Copy the settings of pooling, prompts and similarity; the length limit also if only the tokenizer has it."""
     files = [MODULES, _SETTINGS, "config_sentence_transformers.json"]
     files += [f"{module['path']}/config.json" for module in read_json(folder / MODULES) if module["path"]]
     for name in files:

@@ -200,7 +200,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
 
     `model` is `cfg.model` of this run. The fields of a system change the function, but not always a shape.
     """
-    theirs = Namespace(**{**_saved(state.get("cfg"), "model"), "pretrained": None})  # names no other file
+    theirs = Namespace(**{**_saved(state.get("cfg"), "model"), "pretrained": None})  # a file that is not opened
     if not hasattr(model, "dictionary_sha256") or not hasattr(theirs, "dictionary_sha256"):
         return  # a model of fairseq's, whose parameters have other names
     embeddings = (len(rows) for name, rows in state["model"].items() if name.endswith("embed_tokens.weight"))

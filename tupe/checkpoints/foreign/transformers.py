@@ -74,7 +74,7 @@ def read(folder: Path, with_head: bool, with_pooler: bool, with_tokenizer: bool)
     if with_tokenizer:  # SentencePiece's model, because Transformers' conversion lacks bytes and some of Unicode
         files = sentence_piece(folder) or from_json(tokenizer.backend_tokenizer.to_str(), symbols)
     if "token_type_ids" not in tokenizer.model_input_names:
-        weights.pop(SEGMENTS, None)  # its pairs have type 0 throughout, which is in the positions
+        weights.pop(SEGMENTS, None)  # all tokens have type 0, whose vector is in the positions
     foreign = Foreign(
         kind=f"{kind} of Transformers",
         fields=_fields(config, weights) | {"pair_separators": separators},
