@@ -1,4 +1,4 @@
-"""What a user does with an exported folder, without fairseq and tupe: `use.py FOLDER OUT` writes what it sees."""
+"""Use an exported folder where fairseq and tupe cannot be imported. `use.py FOLDER OUT` writes the results to OUT."""
 # ruff: noqa: E402  the environment comes first
 
 import json
