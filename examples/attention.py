@@ -34,7 +34,7 @@ class Layer(nn.Module):
 position = PositionBias(  # TUPE-R; `tupe.position` has the other terms
     UntiedAbsolute(max_positions=512, embed_dim=WIDTH, num_heads=HEADS),
     BucketedRelative(num_heads=HEADS, num_buckets=32, max_distance=128),
-    Reset(num_heads=HEADS, embed_dim=WIDTH),  # position 0 is [CLS]; leave it out without [CLS]
+    Reset(num_heads=HEADS, embed_dim=WIDTH),  # position 0 is [CLS]; leave the reset out without [CLS]
 )
 layers = nn.ModuleList(Layer() for _ in range(LAYERS))
 words = torch.randn(BATCH, LENGTH, WIDTH)  # embeddings, without positions

@@ -2,7 +2,7 @@
 
 python examples/finetune_with_transformers.py FOLDER TRAIN.csv DEV.csv OUT [EPOCHS] [RATE]
 
-FOLDER is a folder of `tupe export`. The files, CSV or TSV, have the columns `text` and `label`. A pair of texts is
+FOLDER is a folder of `tupe export`. The files, CSV or TSV, have the columns `text` and `label`. For pairs, call
 `tokenizer(row["first"], row["second"])`. Labels that are numbers need `num_labels=1` and `problem_type="regression"`.
 Several labels of a text need `problem_type="multi_label_classification"` and rows of 0.0 and 1.0 as labels.
 Class weights are an argument of the Trainer, `compute_loss_func`.

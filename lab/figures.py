@@ -101,7 +101,7 @@ def plot_scores(results: Results, output: Path) -> bool:
 
 
 def _line(ax, number: int, label: str, x: Iterable[float], losses: Iterable[Sequence[float]], **style: object) -> list:
-    """Draw the mean of the `losses` at each `x`, those of all seeds, and a band from the lowest to the highest."""
+    """Draw the mean of the `losses` of all seeds at each `x`, and a band from the lowest to the highest."""
     low, mean, high = ([of(some) for some in losses] for of in (min, np.mean, max))
     ax.fill_between(x, low, high, color=color_of(number), alpha=0.2, linewidth=0)
     style = {"color": color_of(number), "linestyle": dashes(number), "linewidth": 1.2, **style}

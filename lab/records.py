@@ -62,7 +62,7 @@ def read_records(folder: Path, design: Design) -> dict[Run, Record]:
 
 
 def write_record(folder: Path, run: Run, record: Record) -> None:
-    """Write the fields that differ from their defaults, which are those of the run's kind."""
+    """Write only the fields that differ from their defaults: other fields belong to other kinds of runs."""
     usual = asdict(Record(settings={}, host={}, versions={}, version=0))
     write_json(folder / run.path, {name: value for name, value in asdict(record).items() if value != usual[name]})
 

@@ -1,4 +1,4 @@
-"""Write the quickstart's text, and a task that only word order can solve, from the documentation in every Python.
+"""Write the quickstart's text, and a task that requires word order, from the documentation that comes with Python.
 
     python -m lab.text TEXT TASK
 

@@ -1,6 +1,6 @@
 """Register the whole plugin with fairseq: importing this module is enough.
 
-fairseq imports `tasks` and `models` of `--user-dir`; in the package only their `__init__.py` import this file.
+fairseq imports `tasks` and `models` of `--user-dir`. Their `__init__.py` and `tupe.patches.launch` import this file.
 """
 
 import tupe.criterions

@@ -60,7 +60,7 @@ def arguments() -> Namespace:
     add("--heads", type=int, default=12)
     add("--width", type=int, default=64, help="of a head (default: 64)")
     add("--dropout", type=float, default=0.0)
-    add("--check", action="store_true", help="compare the output and each gradient with float64, and end with 1 if far")
+    add("--check", action="store_true", help="compare output and gradients with float64; exit with 1 if one is far off")
     return parse(parser, rounds=30, warm_up=3, steps=10)
 
 
@@ -112,7 +112,7 @@ def cases(args: Namespace) -> Iterator[list[dict[str, Any]]]:
 
 
 def verdict(records: list[dict[str, Any]]) -> str:
-    """Return the verdict on whether the kernels are enough faster than the best of the others in one case's records."""
+    """Return the verdict from one case's records: are the kernels fast enough, compared with the best other backend?"""
     times = {record["rival"]: record["milliseconds"][1] for record in records if "milliseconds" in record}
     ours = [time for rival, time in times.items() if rival.startswith("triton")]
     others = {rival: time for rival, time in times.items() if rival.startswith(("sdpa", "factors", "flex"))}
@@ -127,7 +127,7 @@ def check(args: Namespace) -> bool:
     """Print the largest error of every backend and return whether all are within the bounds of the self-check."""
     print("| backend | type | length | largest error / allowed | of |", 5 * "|---" + "|", sep="\n")
     backends = dict.fromkeys(RIVALS[rival][0] for rival in args.rivals if rival != "reference")
-    lengths = [int(case.partition("x")[2]) - 1 for case in args.cases]  # odd ones
+    lengths = [int(case.partition("x")[2]) - 1 for case in args.cases]  # odd where T is even
     fits = True
     for backend, dtype, length in itertools.product(backends, ("bfloat16", "float16")[: 1 + args.on_gpu], lengths):
         torch.compiler.reset()

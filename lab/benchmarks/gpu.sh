@@ -2,7 +2,7 @@
 # Checks and measures on this machine's GPU in 8.5 minutes, without a network, the most important first, into FOLDER:
 #   bash lab/benchmarks/gpu.sh [--dry-run] [FOLDER]
 # It needs PyTorch and Triton, and Transformers for whole models, but no fairseq. FOLDER is runs/gpu by default. The
-# verdict of docs/dev/kernels.md on the Triton kernels is behind each case in attention.log and dropout.log. --dry-run
+# verdict of docs/dev/kernels.md on the Triton kernels follows each case in attention.log and dropout.log. --dry-run
 # runs everything at a small size on the CPU and measures nothing. On Hopper use PyTorch 2.15, or set TRITON_PTXAS_PATH
 # to the ptxas of CUDA 13.3 or later.
 set -uo pipefail

@@ -152,7 +152,7 @@ def quartiles(found: Sequence[float]) -> str:
 
 
 def machine(device: str) -> str:
-    """Name the GPU or CPU, how much of it is used, and PyTorch's version."""
+    """Name the GPU or CPU, the CPU threads and load, and PyTorch's version."""
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
     return f"{name}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}"
 

@@ -15,7 +15,7 @@ install() {
     pip_install numpy cython setuptools-scm # the sources of fairseq are built with them, and with this torch
     pip_install --no-build-isolation fairseq-fixed
     pip_install --no-build-isolation --editable ".[$1]"
-    # Python searches an editable installation last, so in the folder above a clone named tupe it would import that
+    # Python searches an editable installation last, so in the folder above a clone named tupe it would import the clone
     pwd >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tupe-clone.pth"
     # fairseq installs torchaudio; with a CPU build of PyTorch it does not load, and Transformers would import it
     .venv/bin/python -c "import torchaudio" 2>/dev/null || .venv/bin/python -m pip uninstall --quiet --yes torchaudio

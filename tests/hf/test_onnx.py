@@ -41,7 +41,7 @@ def data(tmp_path_factory):
     ],
 )
 def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path):
-    """A system for each way of the graph: all terms that are added to the logits are one buffer in it, as tupe_r's."""
+    """A system for each kind of term; terms that are only added to the logits are like tupe_r's."""
     # two models show that layers follow each other, one of them with a window that padding exceeds
     fields = {"tupe_r": {"attention_backend": "flex"}, "rope_modern": {"attention_window": 2}}
     fields = fields.get(system, {"encoder_layers": 1})

@@ -17,7 +17,7 @@ def open_encoder(checkpoint: str | Path | Checkpoint, name: str = "", **fields: 
     For an ELECTRA, this is the discriminator's encoder. It has a language-model head if the checkpoint has one. These
     attributes are added:
 
-    - `shown_as`: its name in figures, which is `name`, or by default the model with the fields that were given, such as
+    - `shown_as`: its name in figures: `name`, or else the model's name and the fields that differ from it, such as
       `tupe_tiny reset=none`
     - `trained_length`: number of positions of the sequences that it was trained on
 

@@ -143,15 +143,15 @@ def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int):
     `ranks` are results of `logit_ranks` by label; `length` is `n`, the highest possible rank.
     """
     figure = new_figure(6, 4)
-    square = figure.subplots()
+    ax = figure.subplots()
     for number, (label, (logits, term)) in enumerate(ranks.items()):
         layers = range(1, len(logits) + 1)
         alone = "no term" if term is None else f"term alone {term.double().mean():.0f}"
         low, high = logits.min(1).values, logits.max(1).values
-        square.plot(layers, logits.mean(1), marker="o", color=color_of(number), label=folded(f"{label} ({alone})"))
-        square.fill_between(layers, low, high, color=color_of(number), alpha=0.2)
-    square.axhline(length, color="0.4", linewidth=0.8, linestyle=":")
-    square.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))
-    square.xaxis.get_major_locator().set_params(integer=True)
-    square.legend()
+        ax.plot(layers, logits.mean(1), marker="o", color=color_of(number), label=folded(f"{label} ({alone})"))
+        ax.fill_between(layers, low, high, color=color_of(number), alpha=0.2)
+    ax.axhline(length, color="0.4", linewidth=0.8, linestyle=":")
+    ax.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend()
     return figure

@@ -109,7 +109,7 @@ def biased_attention(
     if key.shape[2] == 0:  # nothing to attend to
         return query.new_zeros(*query.shape[:-1], value.shape[-1])
     if isinstance(bias, Terms) and bias.theta is not None and bias.first:
-        bias = bias.bias  # backends would reset the first row, here not [CLS]'s
+        bias = bias.bias  # backends would reset the first row, which is not [CLS]'s here
     dropout_p = dropout_p if training else 0.0
     backend = choose_backend(backend, query, bias, dropout_p)
     attend = BACKENDS[backend]

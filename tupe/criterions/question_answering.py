@@ -53,7 +53,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
         return loss, len(target), log
 
     def _best(self, begin: Tensor, end: Tensor, sample: dict) -> Tensor:
-        """Return the best span of each window, `(B, 5)` float64: window, split, score, first and last position."""
+        """Return each window's best span, if any, `(n, 5)` float64: window, split, score, first and last position."""
         sides = [side.detach().cpu().numpy() for side in (begin, end, sample["may_begin"], sample["may_end"])]
         rows = []
         for window, *one in zip(sample["id"].tolist(), *sides):

@@ -62,7 +62,7 @@ class MaskedBatches(Batches):
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
-        """Return the tokens `(B, T)` before masking, which also masks separators; ELECTRA restores them."""
+        """Return the tokens `(B, T)` before masking, because a mask can hide a separator."""
         target = batch["target"]
         return torch.where(target.ne(self.dictionary.pad()), target, batch["net_input"]["src_tokens"])
 

@@ -46,7 +46,7 @@ SHARD_BYTES = 1 << 30  # of cleaned text
 SHORT = 16  # words; a shorter line is joined with the next
 RARE, RARE_SHARE = 5, 0.3  # a word that occurs less often is rare; a line with a larger fraction of them is dropped
 _BUCKETS = 1 << 25  # for the counts of words
-# Intermediate files keep surrogates, which JSON can spell and which represent bytes that were not UTF-8.
+# Intermediate files keep surrogates, which come from escapes in JSON or from bytes that were not UTF-8.
 _UTF8 = {"encoding": "utf-8", "errors": "surrogatepass"}
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words, so two characters count as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -156,7 +156,7 @@ def read(work: Path, inputs: list[Input]) -> dict[str, dict[str, int]]:
 
 
 def _hash(line: str) -> bytes:
-    """Return the 64-bit hash of a line, without its white space."""
+    """Return the 64-bit hash of a line, in which any white space counts as a single space."""
     return hashlib.blake2b(" ".join(line.split()).encode(**_UTF8), digest_size=8).digest()
 
 

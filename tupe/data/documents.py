@@ -58,11 +58,11 @@ def find(inputs: list[Path], books: list[Path], languages: list[Path]) -> list[I
     return found
 
 
-def _files(name: Path) -> list[Path]:
+def _files(path: Path) -> list[Path]:
     """List a file, or the text files in a folder and below it."""
-    if not name.is_dir():
-        return [name]
-    paths = (Path(folder, file) for folder, _, files in os.walk(name, followlinks=True) for file in files)
+    if not path.is_dir():
+        return [path]
+    paths = (Path(folder, file) for folder, _, files in os.walk(path, followlinks=True) for file in files)
     return sorted(filter(_is_text, paths))
 
 

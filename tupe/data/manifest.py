@@ -67,7 +67,7 @@ class Settings:
     # a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer
     max_tokens: int
     vocab_alpha: float = 0.5  # exponent that smooths the languages' shares of the text for the vocabulary
-    vocabulary: str | None = None  # checksum of a SentencePiece model taken from another corpus; None trains one
+    vocabulary: str | None = None  # checksum of a tokenizer taken from another corpus; None trains one
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Text processing before SentencePiece, the same for a corpus and for the tasks that are fine-tuned on it.
+"""Text processing before SentencePiece, the same for a corpus and for the tasks that use its vocabulary.
 
 `STAGES` are in the order in which they run; `PROFILES` chooses from them.
 """

@@ -87,7 +87,7 @@ def is_piece(symbol: str) -> bool:
 
 
 def without_spaces(piece: str) -> str:
-    """Return the piece with white space, at which fairseq splits lines of `dict.txt` and encoded text, as `\\u0020`."""
+    """Return the piece with white space escaped as in `\\u0020`, because fairseq splits `dict.txt` and text there."""
     return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", piece)
 
 

@@ -54,9 +54,9 @@ def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     around[(place < 0) | (place >= length)] = -1
 
     best = around.argmax(0)  # (tokens,)
-    counts = np.zeros((len(starts), capacity), dtype=bool)
-    counts[best, piece - starts[best]] = True
-    return counts
+    may_begin = np.zeros((len(starts), capacity), dtype=bool)
+    may_begin[best, piece - starts[best]] = True
+    return may_begin
 
 
 class Span(NamedTuple):
@@ -138,9 +138,9 @@ class QuestionWindows(Sized):
         }
         if not self.training:
             stride = self._cfg.doc_stride
-            counts = maximum_context(int(self._context.sizes[place]), int(self._capacity[example]), stride)
+            may_begin = maximum_context(int(self._context.sizes[place]), int(self._capacity[example]), stride)
             filled = (self._begins[place] < self._ends[place]).numpy()[start : start + length]
-            item["may_begin"] = np.flatnonzero(counts[start // stride][:length] & filled) + begin
+            item["may_begin"] = np.flatnonzero(may_begin[start // stride][:length] & filled) + begin
             item["context"] = (int(begin), int(begin + length))
         return item
 
@@ -183,7 +183,7 @@ class QuestionWindows(Sized):
 
     @cached_property
     def paragraphs(self) -> list[dict[str, Any]]:
-        """The questions as they were published; read at the first access."""
+        """The paragraphs of the split's file, with their questions; read at the first access."""
         return read(self._folder / QUESTIONS)
 
     @cached_property

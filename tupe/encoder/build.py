@@ -48,7 +48,7 @@ def arguments(args: Namespace, bidirectional: bool) -> dict[str, Any]:
 
 
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
-    """Build the terms that do not depend on the content."""
+    """Build the `PositionBias` of a model, which is computed once per batch."""
     known = arguments(args, bidirectional)
     absolute = relative = reset = phases = embeddings = None
     if args.absolute not in _NO_TERM["absolute"]:

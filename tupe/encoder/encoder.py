@@ -39,7 +39,7 @@ class EncoderBase(nn.Module):
         """Make the modules.
 
         Args:
-            args: namespace with the fields of `EncoderConfig`, and `max_positions`.
+            args: namespace with the encoder's fields of `TupeConfig`, `max_positions` included.
             embed_tokens: token embeddings, with `padding_idx`.
             eos: index of the separator `</s>`, which separates the segments.
             layer: class of the layers.
@@ -86,10 +86,10 @@ class EncoderBase(nn.Module):
             ValueError: for padding on the left. Padding on a GPU is not checked, because that would wait for the GPU.
         """
         on_cpu = padding.device.type == "cpu"
-        seen = on_cpu and not is_traced()
-        if num_tokens == padding.numel() or (seen and num_tokens is None and not padding.any()):
+        readable = on_cpu and not is_traced()
+        if num_tokens == padding.numel() or (readable and num_tokens is None and not padding.any()):
             return ALL_SLOTS
-        if seen and (padding[:, 0] & ~padding.all(1)).any():  # an empty sequence may be all padding
+        if readable and (padding[:, 0] & ~padding.all(1)).any():  # an empty sequence may be all padding
             raise ValueError(
                 "padding hides the first token of a sequence, but positions count from the first column: pad on the "
                 "right (in Transformers, tokenizer.padding_side = 'right')"

@@ -38,7 +38,7 @@ class AttentionInputs(NamedTuple):
 
     Attributes:
         tokens: their tokens.
-        terms: their terms, with `rotation`, `content_query`, `content_key` and `distances`.
+        terms: their terms for the content: `rotation`, `phase`, `content_query`, `content_key` and `distances`.
         bias: added to the logits: `(H, t, t)`, `(b, H, t, t)`, or the `Terms` that it is computed from.
     """
 

@@ -77,7 +77,7 @@ def without_padding(padding: Tensor, num_tokens: int | None, num_heads: int | No
     Args:
         padding: `(B, T)`, true at padding, which is on the right.
         num_tokens: `N`, if known, which avoids a wait for the device.
-        num_heads: number of attention heads, by which further groups pay off or not; `None` for one group.
+        num_heads: number of attention heads, on which the number of groups depends; `None` for one group.
     """
     batch, length = padding.shape
     if num_heads is None:

@@ -31,7 +31,7 @@ AUTO_MAP = {
 
 @strict(accept_kwargs=True)
 class TupeConfig(PreTrainedConfig):
-    r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
+    r"""TUPE-R (Ke et al. 2021) at base size; other values make the other systems of the papers.
 
     Fields of one term (`fire_width`, `rotary_base`, ...) are explained where that term is defined.
 

@@ -186,7 +186,7 @@ def export(
             save_tokenizer(built, made, loaded.model.max_positions())
         (made / "README.md").write_text(card(about, out.resolve().name), encoding="utf-8")
         write_json(made / "config.json", config(loaded))
-        difference = differs(loaded, made)
+        difference = largest_difference(loaded, made)
         if not difference <= TOLERANCE:
             raise UserError(f"The exported model differs from {checkpoint} by {difference:.1e} of its largest score.")
     auto = "AutoModel" + ("" if features else loaded.kind)
@@ -197,7 +197,7 @@ def export(
 
 
 @torch.no_grad()
-def differs(loaded: Loaded, folder: Path) -> float:
+def largest_difference(loaded: Loaded, folder: Path) -> float:
     """Return how far the scores of the model in `folder`, computed by its code, are from the checkpoint's."""
     import_transformers()
     from transformers.dynamic_module_utils import get_class_from_dynamic_module

@@ -34,8 +34,8 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any]]:
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
     head = origin.get("head") or _HEAD
     tensors = load_file(folder / "model.safetensors")
-    alone = "" if any(key.startswith("tupe.") for key in tensors) else "tupe."  # saved by `AutoModel`
-    state = {renamed(alone + key, head, back=True): value.float() for key, value in tensors.items()}
+    prefix = "" if any(key.startswith("tupe.") for key in tensors) else "tupe."  # saved by `AutoModel`
+    state = {renamed(prefix + key, head, back=True): value.float() for key, value in tensors.items()}
     task = SimpleNamespace(source_dictionary=dictionary_of_size(len(state[WORDS])))
     model = TupeModel.build_model(named(origin.get("model", "tupe_base"), **fields), task)
     model.args.dictionary_sha256 = origin.get("dictionary_sha256")  # the folder has the checksum, not the dictionary

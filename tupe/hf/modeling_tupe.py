@@ -1,7 +1,7 @@
 r"""TUPE (Ke et al., ICLR 2021), DIET (Chen et al., EMNLP 2021) and their baselines for Transformers.
 
-The encoder is that of the fairseq plugin: exported folders contain its files too, so it does not import `tupe`
-there. Parameters have the plugin's names.
+The encoder is that of the fairseq plugin. Exported folders contain its files too, so the code there does not import
+`tupe`. The encoder's parameters have the plugin's names.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TupePreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize a term that a checkpoint lacks as in a new model: the meta device loses the initial values."""
+        """Initialize a term missing in the checkpoint as in a new model: the meta device loses the initial values."""
         super()._init_weights(module)
         base, own = self.base_model, list(module.parameters(recurse=False))
         known = isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm))
@@ -129,8 +129,8 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         else:
             hidden = input_ids.eq(self.config.pad_token_id)
         keep = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        looked_at = hidden.device.type == "cpu" and not is_traced()
-        tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if looked_at else None)
+        readable = hidden.device.type == "cpu" and not is_traced()
+        tokens = self.tokens(hidden, int(hidden.logical_not().sum()) if readable else None)
         if token_type_ids is not None:
             segments = token_type_ids.bool().expand(hidden.shape)
         else:
@@ -228,7 +228,7 @@ class ClassificationHead(nn.Module):
 
 
 class TupeForSequenceClassification(TupeForTask):
-    """Predict a class of a text or pair (with one label a number), `labels` `(B,)`; or several classes, `(B, L)`."""
+    """Predict a class, or with one label a number, of a text or pair, `labels` `(B,)`; or several classes, `(B, L)`."""
 
     output_class = SequenceClassifierOutput
 

@@ -1,6 +1,6 @@
 """Write an exported model as one ONNX graph for any batch and length, after checking it against PyTorch.
 
-The graph stores the computed position terms in a buffer, so that calls do not compute them. This needs the extras
+The graph computes the position terms at each call, because they depend on the length. This needs the extras
 `transformers` and `onnx`.
 """
 
@@ -87,7 +87,7 @@ def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if length > 4:
             ids[0, 2:4] = eos
         if batch > 1:
-            mask[-1, length // 8 + 1 :] = 0  # a text that ends far from its padding's end, farther than a window
+            mask[-1, length // 8 + 1 :] = 0  # a text with more padding than a window reaches
             ids[-1, length // 8 + 1 :] = model.config.pad_token_id
         yield ids, mask
 

@@ -55,7 +55,7 @@ def build_tokenizer(
         import_transformers()
         from transformers.convert_slow_tokenizer import generate_merges
 
-        # every cut of a piece into two, the pieces in the order of their scores, in which SentencePiece prefers them
+        # all cuts of each piece into two; pieces are in the order of their scores, in which SentencePiece prefers them
         merges = generate_merges({piece: place for place, piece in enumerate(normal)}, None)
         fallback = bool(of_bytes)
         tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=UNK, fuse_unk=True, byte_fallback=fallback))
@@ -68,7 +68,7 @@ def build_tokenizer(
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
-    # SentencePiece adds a space mark before a symbol after a space or at the start; _NONE ends a symbol before text
+    # SentencePiece adds a space mark before a symbol at the start or after a space; _NONE ends a symbol before text
     symbol = "|".join(map(re.escape, own or [_NONE]))
     steps += [normalizers.Replace(Regex(rf"(?<= )(?={symbol})|\A(?=(?:{symbol}).)"), "\u2581")]
     steps += [normalizers.Replace(Regex(rf"(?<={symbol})(?=[^ ])"), _NONE)]

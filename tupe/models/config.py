@@ -80,8 +80,8 @@ class EncoderConfig(TermOptions):
     rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
     content_terms: int = encoding(
         0,
-        "scale the content by 1/sqrt(content_terms d_h), as one of so many products: 2 as in TUPE; 0 for the "
-        "number of products that the logit sums",
+        "scale the content by 1/sqrt(content_terms d_h): 2 as in TUPE; 0 for the number of products that the "
+        "logit sums",
     )
 
     encoder_layers: int = structure(12, "number of layers")

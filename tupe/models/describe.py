@@ -80,7 +80,7 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         ]
     return [
         f"model: {full_name(args)}",
-        f"system: {PAPER_NAMES.get(system_of(vars(args)), 'a combination that no paper names')}",
+        f"system: {PAPER_NAMES.get(system_of(vars(args)), 'none that `tupe systems` lists')}",
         f"logit: {equation(args)}",
         f"parameters: {count.total:,}, of the position encoding {count.position:,}"
         f"{f', of the generator alone {count.generator:,}' if count.generator else ''} "

@@ -47,7 +47,7 @@ class HubInterface(RobertaHubInterface):
     def sentence_vectors(self, sentences: Sequence[str]) -> Tensor:
         """Return the vectors `(B, d)` of texts, pooled as the data folder specifies, by default by the mean.
 
-        Longer texts are cut as sentence-transformers cuts them.
+        Texts that are too long are cut as sentence-transformers cuts them.
         """
         longest = min(self.pooling.longest, self.model.max_positions())
         texts = [sentences] if isinstance(sentences, str) else sentences
@@ -164,7 +164,7 @@ def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from 
             str(folder), str(checkpoint_file), str(data_name_or_path), bpe=None if imported else bpe, **options
         )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
-    # tasks put these rows around a text, even if a dictionary repeats their names (`#fairseq:overwrite`)
+    # tasks put the first rows around a text, even if later rows repeat their names (`#fairseq:overwrite`)
     dictionary = hub.task.source_dictionary
     dictionary.indices.update({name: row for row, name in enumerate(dictionary.symbols[: dictionary.nspecial])})
     if not has_lm_head(state["model"]):

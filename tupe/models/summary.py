@@ -73,7 +73,7 @@ def size_of(model: nn.Module) -> Size:
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
     """Count the operations of both passes: 6 per weight and token; in attention 12 per column and key.
 
-    In attention it is 18 with PoPE, 24 with Shaw's vectors (36 with `shaw_values`) and 36 with DeBERTa's.
+    The 12 become 18 with PoPE, 24 with Shaw's vectors (36 with `shaw_values`) and 36 with DeBERTa's.
 
     The count omits operations once per batch (the position terms), operations that activation checkpointing repeats
     and Linformer's projection, and ignores that Linformer projects fewer keys and values.

@@ -1,4 +1,4 @@
-"""Batches: each sequence in one, none counted twice, new masks in every epoch, and a report of skipped sequences."""
+"""Batches: the last one is kept, dummies do not count, skipped sequences are reported, workers survive signals."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""fairseq's loop over a run: it ends on time, saves by the clock, and repeats the validation that a killed run missed.
+"""fairseq's loop over a run: it ends on time, saves by the clock, and runs the validation that a killed run missed.
 
 SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all processes at once. The exit status is 128
 + the signal's number, as a shell reports it.

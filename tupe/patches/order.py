@@ -118,7 +118,7 @@ class EpochBatchIterator(_EpochBatchIterator):
     def _cut(self, batches: list, epoch: int) -> list:
         """Cut batches of the split in which the run began into batches of this run."""
         here, there = _in_update(self.split, epoch), _in_update(self.began, epoch)
-        # not if a run with another batch stopped within one of these updates
+        # false if a run with another batch stopped within one of these updates
         whole = epoch != self.resumed or self.samples in np.cumsum([0, *map(len, batches)])[::there]
         if whole and _same_updates(self.began, self.split):
             number = 1 if here % there == 0 else there

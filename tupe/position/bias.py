@@ -69,12 +69,12 @@ class PositionBias(nn.Module):
         #: Number of keys if they are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
         resettable = (absolute or relative) is not None and not cross and self.num_keys is None
-        assert reset is None or resettable, "reset needs a term, without cross terms or mixtures of keys"
+        assert reset is None or resettable, "reset needs a term, no cross terms, and one key per position"
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity if no term is limited.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-        # Records the device, and float64, of terms without parameters. Empty, so leaving the meta device loses nothing.
+        # Records device and precision of terms without parameters. Empty, so leaving the meta device loses nothing.
         self.register_buffer("anchor", torch.empty(0), persistent=False)
         self.num_parameters = sum(1 for _ in self.parameters())
         self._cache: tuple[list, list, Terms] = ([], [], Terms())
@@ -128,7 +128,7 @@ class PositionBias(nn.Module):
     def may_cache(self, tensors: list[Tensor]) -> bool:
         """Return whether terms may be cached: not with gradients, and not if a wrapper holds the parameters.
 
-        DataParallel, FSDP and LoRA adapters are such wrappers. Inference tensors are not cached: they have no version.
+        DataParallel, FSDP and LoRA adapters are such wrappers. Inference tensors prevent caching: they have no version.
         """
         if self.training or torch.is_grad_enabled() or is_traced():
             return False
@@ -136,7 +136,7 @@ class PositionBias(nn.Module):
         return num_parameters == self.num_parameters and not any(tensor.is_inference() for tensor in tensors)
 
     def cached(self, length: int, tensors: list[Tensor]) -> Terms:
-        """Return the terms of at least `length` positions, computed only if parts or `tensors` changed since."""
+        """Return terms of at least `length` positions; recompute them if too few or if parts or `tensors` changed."""
         key = [*self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
         known, _, terms = self._cache  # read once, because another thread may call `eval()`
         if known != key or terms.length < length:

@@ -39,7 +39,7 @@ REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 def register(kind: str, name: str, /, **options: str) -> Decorator:
     """Return a decorator that registers a class as `kind=name`.
 
-    `options` maps each keyword argument that becomes a field of the configuration, and has a default, to its help.
+    `options` maps keyword arguments to their help. They become fields of the configuration, so they need defaults.
     """
 
     def decorate(term: type[nn.Module]) -> type[nn.Module]:

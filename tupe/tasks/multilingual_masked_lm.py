@@ -1,4 +1,4 @@
-"""Masked language modeling over many languages: each epoch samples each by its smoothed frequency."""
+"""Masked language modeling over many languages: each epoch samples every language by its smoothed frequency."""
 
 import logging
 from dataclasses import dataclass

@@ -52,8 +52,8 @@ def errors(
 ) -> dict[str, float]:
     """Return the errors of the output and each gradient, as multiples of their bounds, for each kind of bias.
 
-    `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is the
-    longest of three sequences, one of them empty (pytorch/pytorch#196678), and `width` the width of the heads.
+    `attend` is a function of query, key, value, bias, key_padding_mask, scale and dropout_p; `length` is that
+    of the longest of three sequences, one of them empty (pytorch/pytorch#196678), and `width` the width of the heads.
     """
     generator, found = torch.Generator().manual_seed(0), {}
     place = torch.arange(length, device=device)

@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     """Tensors that the kernels read. If `starts` is set, `(B, T)` is `(1, N)` in all but the bias.
 
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
-    bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions. All others are contiguous.
+    bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions. The tensors below are contiguous.
     pos_q, pos_k, relative, segment: as in `Terms`, with factors of the query's type; theta: `(H,)`, theta_2.
     segments, padding: `(B, T_k)` uint8.
     seed: `(1,)` int64, for dropout; `None` without dropout.
@@ -94,7 +94,7 @@ class Launcher:
         }
         for name, tensor in (("q", query), ("k", key), ("v", value)):
             of_batch, of_head, of_token, _ = tensor.stride()
-            of_batch = of_batch if starts is None else of_token  # a packed sequence starts at its token
+            of_batch = of_batch if starts is None else of_token  # packed sequences are located by token
             self.arguments[f"{name}_strides"] = (of_batch, of_head, of_token)
         self.arguments["bias_strides"] = (0, 0, 0, 0) if bias is None else bias.stride()
 
@@ -181,7 +181,7 @@ class Launcher:
     def segment_gradient(self, by_query: Tensor) -> Tensor:
         """Compute the gradient of `segment` from each row's sum over the keys of segment 1; that over all keys is 0."""
         second = self.inputs.segments[..., None] != 0  # (B, T, 1)
-        sums = [by_query.masked_fill(other, 0).sum((0, 1)) for other in (second, ~second)]  # autocast leaves float32
+        sums = [by_query.masked_fill(other, 0).sum((0, 1)) for other in (second, ~second)]  # autocast keeps float32
         second_keys = torch.stack(sums, dim=-1)
         return torch.stack([-second_keys, second_keys], dim=-1).to(self.inputs.segment.dtype)
 

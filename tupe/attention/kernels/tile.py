@@ -94,7 +94,7 @@ def tile_logits(
 
 @triton.jit
 def dropped_out(weights, keep, keep_probability):
-    """Return `weights`, 0 where dropped. With a constant 0 the compiler would select halves after rounding."""
+    """Return `weights`, 0 where dropped. With a constant 0 the compiler would round first and select 16-bit numbers."""
     return tl.where(keep, weights, keep_probability * 0.0)
 
 

@@ -45,7 +45,7 @@ HOPPER_SHARED_MEMORY = 227 * 1024  # bytes that a block may have
 
 @functools.lru_cache
 def choose_tile(kernel: str, width: int, element_size: int, structured: bool, device: torch.device) -> dict[str, int]:
-    """Return `BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`; `width` is that of the heads or factors, if wider."""
+    """Return `BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`; `width` is the heads' or, if wider, the factors'."""
     table = TILES[tile_class(device), structured] if element_size == 2 else FLOAT32
     m, n, warps, stages = table[kernel][width > 64]
     if INTERPRETED:  # small, so that short sequences have several tiles

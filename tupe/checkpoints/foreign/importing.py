@@ -1,6 +1,6 @@
 """Write a model that was pre-trained elsewhere as a corpus folder without training data, and its checkpoint.
 
-OUT/checkpoint.pt     of the plugin: `--restore-file`, fine-tuning, `TupeModel.from_pretrained`
+OUT/checkpoint.pt     for `--restore-file`, fine-tuning and `TupeModel.from_pretrained`
 OUT/dict.txt          fairseq's dictionary, in this plugin's order
 OUT/tokenizer.json    or `sentencepiece.bpe.model`
 OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT

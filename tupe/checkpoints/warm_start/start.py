@@ -67,7 +67,7 @@ def warm_start(
         add_mean_position(old, new)
     if fitted:
         _take_positions(old, new, sequences)
-    new.shown_as = full_name(fields)  # as in `tupe.analysis.open_encoder`
+    new.shown_as = full_name(fields)  # as in `tupe.analysis.checkpoint.open_encoder`
     return Started(new, apart, fitted)
 
 

@@ -145,7 +145,7 @@ def _write(folder: Path, task: Task, split: Split, path: Path, corpus: Manifest,
 
 
 def _write_labels(folder: Path, split: Split, classes: Sequence[str], labels: list[str]) -> None:
-    """Write labels: scores as text, classes as fairseq's data with a dictionary of all, for predictions too."""
+    """Write labels: scores as text, classes as fairseq's data. Without labels, only the dictionary of classes."""
     folder.mkdir(exist_ok=True)
     if classes:
         (folder / DICTIONARY).write_text("".join(f"{name} 1\n" for name in classes), encoding="utf-8")

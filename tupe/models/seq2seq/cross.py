@@ -19,15 +19,15 @@ def build_cross_position(args: Namespace) -> PositionBias:
     `diagonal` is T5's `b[bucket(j - i)]`, `low_rank` `P_Q[i] . P_K[j]` with a table for each side, and `untied`
     `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`. If `cross_position` is `none`, it has no terms.
     """
-    sets, width = num_position_heads(decoder_args(args)), args.encoder_embed_dim
+    heads, width = num_position_heads(decoder_args(args)), args.encoder_embed_dim
     target, source = args.max_target_positions, args.max_source_positions
     if args.cross_position == "diagonal":
-        return PositionBias(relative=BucketedRelative(sets, args.relative_buckets, args.relative_max_distance))
+        return PositionBias(relative=BucketedRelative(heads, args.relative_buckets, args.relative_max_distance))
     if args.cross_position == "low_rank":
-        return PositionBias(LowRankAbsolute(target, args.position_rank, sets, num_keys=source))
+        return PositionBias(LowRankAbsolute(target, args.position_rank, heads, num_keys=source))
     if args.cross_position == "untied":
         untied = UntiedPair(
-            target, source, width, sets, width // args.encoder_attention_heads,
+            target, source, width, heads, width // args.encoder_attention_heads,
             projection_bias=args.untied_projection_bias, layer_norm=not args.no_untied_layer_norm,
             layer_norm_eps=args.layer_norm_eps,
         )  # fmt: skip
