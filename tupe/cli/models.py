@@ -64,7 +64,7 @@ def import_(
         return
     head_of = {"head_name": head, "labels": labels.split(",") if labels else [], "pooler": pooler}
     print("\n".join(import_model(folder, out, **head_of, with_tokenizer=not no_tokenizer, bpe=bpe, language=language)))
-    print(f"wrote {out}: checkpoint.pt, and a vocabulary; pass the folder to prepare-glue and prepare-qa as CORPUS")
+    print(f"wrote {out}: checkpoint.pt, and a vocabulary for prepare-corpus --vocabulary, prepare-glue and prepare-qa")
 
 
 def warm_start(
