@@ -23,7 +23,7 @@ NO_LABEL = -100  # the loss ignores it
 
 def read(path: str) -> list[list[list[str]]]:
     with open(path, encoding="utf-8") as file:
-        rows = [line.rstrip().split("\t" if "\t" in line else None) for line in file]
+        rows = [line.split("\t" if "\t" in line else None) for line in map(str.rstrip, file)]
     return [list(lines) for filled, lines in groupby(rows, bool) if filled]
 
 

@@ -56,5 +56,5 @@ def test_labels_of_words(exported, tmp_path):
     assert learnt("ner_with_transformers", exported, tmp_path / "out", *files) > 0.9
     find = pipeline("token-classification", str(tmp_path / "out"), trust_remote_code=True)
     assert find("Anna sees the house")[0]["entity"] == "B-PER"
-    files[0].write_text("10 000\tB\n\u00a0\tO\n", encoding="utf-8")
-    assert runpy.run_path("examples/ner_with_transformers.py")["read"](files[0]) == [[["10 000", "B"], ["\u00a0", "O"]]]
+    files[0].write_text("1 0\tB\n\t\n\u00a0\tO\n", encoding="utf-8")
+    assert runpy.run_path("examples/ner_with_transformers.py")["read"](files[0]) == [[["1 0", "B"]], [["\u00a0", "O"]]]
