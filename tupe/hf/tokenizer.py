@@ -87,17 +87,18 @@ def build_tokenizer(
 
 def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> None:
     """Put the special symbols around a text and between the texts of a pair, and find them in text that spells them."""
-    from tokenizers import AddedToken, processors
+    from tokenizers import AddedToken, pre_tokenizers, processors
 
     around = processors.TemplateProcessing(
         single=f"{BOS} $A {EOS}",
         pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
         special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
     )
-    # the offsets of byte-level pieces exclude the space before a word
-    added = getattr(tokenizer.pre_tokenizer, "add_prefix_space", False)
-    trimmed = processors.ByteLevel(add_prefix_space=added, trim_offsets=True)
-    tokenizer.post_processor = processors.Sequence([trimmed, around])
+    if isinstance(split := tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
+        # the offsets exclude the space before a word
+        trimmed = processors.ByteLevel(add_prefix_space=split.add_prefix_space, trim_offsets=True)
+        around = processors.Sequence([trimmed, around])
+    tokenizer.post_processor = around
     tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])
     if MASK in symbols:
         tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, normalized=False, special=True)])
