@@ -36,9 +36,6 @@ class OneDNNLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        x = x.contiguous()
-        if not weight.t().is_contiguous():
-            weight = weight.contiguous()  # oneDNN takes a thousand times as long for strided rows
         ctx.save_for_backward(x, weight)
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [None], "")
 
@@ -65,7 +62,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         or x.ndim < 2
         or x.numel() == 0
     )
-    return F.linear(x, weight, bias) if plain else OneDNNLinear.apply(x, weight, bias)
+    if plain:
+        return F.linear(x, weight, bias)
+    if not weight.t().is_contiguous():
+        weight = weight.contiguous()  # oneDNN takes a thousand times as long for strided rows
+    return OneDNNLinear.apply(x.contiguous(), weight, bias)
 
 
 class Linear(nn.Linear):
