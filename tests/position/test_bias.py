@@ -37,6 +37,7 @@ BUILD = {
     "DIET-ABS-LIN": lambda: PositionBias(LowRankAbsolute(ALL, 4, 3, num_keys=5)),
     "free, T5's decoder": lambda: PositionBias(FreeAbsolute(ALL, 3), BucketedRelative(3, bidirectional=False)),
     "KERPLE, reset": lambda: PositionBias(None, KerpleRelative(3), Reset(3)),
+    "ALiBi, reset": lambda: PositionBias(None, AlibiRelative(3), Reset(3)),
     "DeBERTa": lambda: PositionBias(embeddings=RelativeEmbeddings(6, 9, 6)),
     "PoPE": lambda: PositionBias(rotation=Rotary(8), phases=Phases(3, 4)),
     "ALiBi, rotated": lambda: PositionBias(None, AlibiRelative(3), rotation=Rotary(8)),
@@ -208,6 +209,7 @@ def test_a_change_is_seen(position, change):
 @torch.no_grad()
 def test_copies_and_other_parameters_for_a_call(position):
     want, doubled = position(9), {name: 2 * p for name, p in position.named_parameters()}
+    assert calls(copy.copy(position), 9) == 1  # a copy of a copy can have the addresses of the first
     assert not torch.equal(functional_call(position, doubled, (9,)).bias, want.bias)
     for twin in (copy.deepcopy(position), pickle.loads(pickle.dumps(position))):
         same(twin(9), want)

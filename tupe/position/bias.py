@@ -137,7 +137,7 @@ class PositionBias(nn.Module):
 
     def cached(self, length: int, tensors: list[Tensor]) -> Terms:
         """Return terms of at least `length` positions; recompute them if too few or if parts or `tensors` changed."""
-        key = [*self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
+        key = [id(self), *self.children(), *((t.data_ptr(), t.device, t.dtype, t._version) for t in tensors)]
         known, _, terms = self._cache  # read once, because another thread may call `eval()`
         if known != key or terms.length < length:
             longer = min(1 << (length - 1).bit_length(), self.max_positions)  # rising lengths recompute a few times

@@ -20,7 +20,7 @@ def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tens
     length, num_keys = correlation.shape[-2:]
     query = torch.arange(query_offset, query_offset + length, device=correlation.device).unsqueeze(-1)  # (n, 1)
     key = torch.arange(num_keys, device=correlation.device)
-    theta_1, theta_2 = theta.to(correlation.dtype)[..., None, None]  # (H, 1, 1) each
+    theta_1, theta_2 = theta[..., None, None]  # (H, 1, 1) each
     return torch.where((query > 0) & (key > 0), correlation, torch.where(query == 0, theta_1, theta_2))
 
 
