@@ -25,7 +25,7 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
     `fields` override those of its name.
     """
     lengths = (max_positions, max_positions) if name in TRANSLATORS else max_positions
-    task = SimpleNamespace(cfg=None, max_positions=lambda: lengths)
+    task = SimpleNamespace(cfg=None, args=None, max_positions=lambda: lengths)
     task.source_dictionary = task.target_dictionary = dictionary_of_size(vocab_size)
     config = named(name, **{**fields, "dictionary_sha256": None})
     with torch.device("meta"), _NoValues():

@@ -59,6 +59,11 @@ def test_learned_positions_start_as_fairseqs(task):
     assert weight.std().item() == pytest.approx((2 / sum(weight.shape)) ** 0.5, rel=0.05)  # Xavier's
 
 
+def test_padding_on_the_left_is_refused(task):
+    with pytest.raises(Exception, match="padding must be on the right"):  # in a task without a dataclass
+        Seq2SeqModel.build_model(named("seq2seq_none_tiny"), Namespace(cfg=None, args=Namespace(left_pad_source=True)))
+
+
 @pytest.mark.parametrize("field", [{"reset": "paper"}, {"segment": "per_head"}, {"relative": "deberta"}])
 def test_terms_of_an_encoder_are_not_choices(field, task):
     with pytest.raises(ValidationError, match="Invalid value"):

@@ -14,11 +14,10 @@ from torch import nn
 
 from tupe.data.tokenizers import MODEL
 from tupe.encoder.layer import Attention
-from tupe.models.config import Seq2SeqConfig
+from tupe.models.config import Seq2SeqConfig, TupeConfig
 from tupe.models.hub import data_folder
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
-from tupe.models.seq2seq.stack import OTHERS
 from tupe.models.tupe import as_namespace, register
 from tupe.patches.install import before_building, install
 from tupe.util import UserError
@@ -34,12 +33,14 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     def build_model(cls, cfg: DictConfig | Seq2SeqConfig | Namespace, task: FairseqTask) -> "Seq2SeqModel":
         """Build the model. Raise `UserError` for padding on the left."""
         before_building(cfg, task)
-        args = Namespace(**{**vars(as_namespace(cfg)), **OTHERS})
+        args = Namespace(**{**vars(TupeConfig()), **vars(as_namespace(cfg))})  # `EncoderBase` reads its fields too
         assert not args.linformer_k, "a decoder does not see later tokens: set linformer_k=0"
-        if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
+        options = task.cfg or task.args  # a task without a dataclass has only `args`
+        if getattr(options, "left_pad_source", False) or getattr(options, "left_pad_target", False):
             raise UserError(
                 "Positions are counted from the left, so padding must be on the right. Pass --left-pad-source, which "
-                "switches off fairseq's left padding (task.left_pad_source=false), and not --left-pad-target."
+                "switches off fairseq's left padding (task.left_pad_source=false), and not --left-pad-target. "
+                "Some tasks want --left-pad-source False."
             )
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source

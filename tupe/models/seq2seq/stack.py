@@ -10,10 +10,6 @@ from torch import Tensor, nn
 from tupe.encoder.encoder import EncoderBase
 from tupe.position import PositionTable
 
-#: Fields of `TupeConfig` that a translation model does not have, with their defaults.
-OTHERS = {"attention_window": 0, "global_every": 0, "local_rotary_base": 0.0, "pair_separators": 2}
-OTHERS |= dict.fromkeys(("gated", "no_biases", "no_first_norm"), False)
-
 
 def decoder_args(args: Namespace) -> Namespace:
     """Return the fields of the decoder's stack, by the names of the encoder's."""
