@@ -27,6 +27,9 @@ def test_paper_profile():
     assert counts["split-sentences: added"] == 2
     assert counts["special-tokens: changed"] == 1
 
+    TextProcessing(("keep-white-space",), "xx").document([" One"], counts := Counter())
+    assert counts == {"keep-white-space: changed": 1, "keep-white-space: removed": 0}
+
 
 def test_sentencepiece_profile_leaves_text_as_it_is():
     processing = TextProcessing(PROFILES["sentencepiece"], "xx")

@@ -1,6 +1,6 @@
 """Text processing before SentencePiece, the same for a corpus and for the tasks that use its vocabulary.
 
-`STAGES` are in the order in which they run; `PROFILES` chooses from them.
+`PROFILES` chooses from `STAGES`.
 """
 
 import html
@@ -142,6 +142,7 @@ class Sentences:
 REPAIR = "repair-characters"
 #: Used instead of `repair-characters` by tokenizers whose pieces contain white space, such as byte-level ones.
 KEEP_WHITE_SPACE = "keep-white-space"
+_MARK = "white-space"  # the name in the counts of `mark`, which runs where both stages are off
 SPLIT = "split-sentences"
 #: The stages that map a line to a line, made for a language. A line that becomes empty is removed.
 LINE_STAGES = {
@@ -158,8 +159,9 @@ PROFILES = {
     ),
     "sentencepiece": ("deduplicate-documents", "deduplicate-lines", REPAIR, SPLIT, "join-short-sentences"),
 }
-#: All stages in their order; `tupe.data.corpus` has those that need the whole corpus.
+#: All stages; `tupe.data.corpus` has those that need the whole corpus.
 STAGES = (*PROFILES["paper"], KEEP_WHITE_SPACE)
+_ORDER = (_MARK, KEEP_WHITE_SPACE, *PROFILES["paper"])
 LANGUAGES = {"paper": "en", "sentencepiece": "xx"}  # default language of each profile's rules
 
 
@@ -167,9 +169,9 @@ class TextProcessing:
     """The stages that need only a document, with the rules of a language; other `STAGES` are skipped."""
 
     def __init__(self, stages: Sequence[str], language: str) -> None:
-        # the replacement for `repair-characters` where that is off
-        self._line = {REPAIR: keep_white_space if KEEP_WHITE_SPACE in stages else mark}
-        self._line |= {name: make(language) for name, make in LINE_STAGES.items() if name in stages}
+        first = {KEEP_WHITE_SPACE: keep_white_space} if KEEP_WHITE_SPACE in stages else {_MARK: mark}
+        line_stages = {name: make(language) for name, make in LINE_STAGES.items() if name in stages}
+        self._line = ({} if REPAIR in stages else first) | line_stages
         self._sentences = Sentences(language) if SPLIT in stages else None
 
     def line(self, text: str) -> str:
@@ -187,7 +189,7 @@ class TextProcessing:
 
         `counts` gets, for each stage, the lines it `changed`, `removed` (nothing was left of them) and `added`.
         """
-        for name in STAGES:
+        for name in _ORDER:
             if name in self._line:
                 new = list(map(self._line[name], lines))
                 counts[f"{name}: changed"] += sum(map(ne, new, lines))
