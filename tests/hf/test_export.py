@@ -56,6 +56,7 @@ def test_a_process_without_fairseq_uses_it(exported, pretrained, tmp_path):
 
 @pytest.mark.parametrize(("task", "labels"), [("MNLI", ["neutral", "yes", "no"]), ("STS-B", [])])
 def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_path):
+    from sentence_transformers import CrossEncoder
     from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
     import tupe.hf  # noqa: F401
@@ -79,6 +80,7 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
         wanted = model(ids, features_only=True, classification_head_name=HEAD)[0]
     assert list(classifier.config.id2label.values()) == (labels or ["LABEL_0"])
     assert classifier.config.problem_type == ("regression" if num_classes == 1 else "single_label_classification")
+    assert isinstance(CrossEncoder(str(out), device="cpu").activation_fn, torch.nn.Identity)
     card = (out / "README.md").read_text()
     assert "license: mit\n" in card
     assert "      value: 61.5" in card

@@ -1,20 +1,16 @@
 """The model card of an exported checkpoint: its equation, training, scores and limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
 from tupe.data.manifest import Manifest
 from tupe.data.tokenizers import JSON
 from tupe.models.describe import equation
+from tupe.models.tupe import TupeModel
 from tupe.systems import PAPER_NAMES, system_of
-
-if TYPE_CHECKING:
-    from tupe.hf.export import Loaded
 
 #: Stages of a corpus' text processing that a tokenizer.json cannot do. It can do `repair-characters`, and lower case is
 #: in the SentencePiece model; the other stages choose or cut lines.
@@ -32,6 +28,23 @@ _OTHERS = {
     "bert": "[BERT](https://arxiv.org/abs/1810.04805), 2019",
     "diet": "[A Simple and Effective Positional Encoding for Transformers](https://arxiv.org/abs/2104.08698), 2021",
 }
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint with all that an export needs."""
+
+    model: TupeModel  # in evaluation mode, on the CPU, in float32
+    symbols: list[str]  # of the dictionary, in order
+    cfg: dict[str, Any]  # the checkpoint's configuration
+    updates: int  # how many it was trained for
+    head: str | None  # the classification head of the task that it was fine-tuned for
+    labels: list[str] | None  # its classes; a single placeholder for a regression
+    kind: str  # of Transformers' classes: `Model`, `ForMaskedLM`, `ForSequenceClassification`, `ForQuestionAnswering`
+
+    @property
+    def name(self) -> str:
+        return self.cfg["model"]["_name"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +85,8 @@ def card(about: About, name: str) -> str:
     """Write the `README.md` of the folder `name`."""
     args, own = about.loaded.model.args, about.loaded.name.rpartition("_")[0]
     fields, system = vars(args), system_of(vars(args)) or own
-    begun = about.corpus.imported if about.corpus else None
-    origin = f", made of {begun['name']} ({begun['kind']})" if begun else ""
+    imported = about.corpus.imported if about.corpus else None
+    origin = f", made of {imported['name']} ({imported['kind']})" if imported else ""
     cited = [_TUPE, *(paper for prefix, paper in _OTHERS.items() if system.startswith(prefix))]
     parts = [
         f"---\n{_front_matter(about, name)}\n---",

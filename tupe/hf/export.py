@@ -1,6 +1,5 @@
 """Export a checkpoint as a folder that Transformers loads, with model code, and compare it with the checkpoint."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import tupe
 from tupe.checkpoints.load import open_checkpoint
 from tupe.data.manifest import NAME, Manifest
 from tupe.data.tokenizers import JSON, MODEL
-from tupe.hf.card import About, card
+from tupe.hf.card import About, Loaded, card
 from tupe.hf.code import write_code
 from tupe.hf.tokenizer import build_tokenizer, imported_tokenizer, save_tokenizer
 from tupe.models.config import ElectraConfig
 from tupe.models.pooling import copy_pooling, read_pooling
-from tupe.models.tupe import TupeModel
 from tupe.patches.checkpoints import special_symbols
 from tupe.position.registry import registered_options
 from tupe.util import UserError, atomic, check_new, import_transformers, read_json, write_json
@@ -32,23 +30,6 @@ PREFIXES = {
     "encoder.lm_head.": "lm_head.",
     "span_head.": "qa_outputs.",
 }
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A checkpoint with all that an export needs."""
-
-    model: TupeModel  # in evaluation mode, on the CPU, in float32
-    symbols: list[str]  # of the dictionary, in order
-    cfg: dict[str, Any]  # the checkpoint's configuration
-    updates: int  # how many it was trained for
-    head: str | None  # the classification head of the task that it was fine-tuned for
-    labels: list[str] | None  # its classes; a single placeholder for a regression
-    kind: str  # of Transformers' classes: `Model`, `ForMaskedLM`, `ForSequenceClassification`, `ForQuestionAnswering`
-
-    @property
-    def name(self) -> str:
-        return self.cfg["model"]["_name"]
 
 
 def load(checkpoint: Path, data: Path) -> Loaded:
@@ -123,6 +104,8 @@ def config(loaded: Loaded) -> dict[str, Any]:
         content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}
         content["label2id"] = {label: i for i, label in enumerate(loaded.labels)}
         content["problem_type"] = "regression" if len(loaded.labels) == 1 else "single_label_classification"
+        if len(loaded.labels) == 1:  # CrossEncoder would apply a sigmoid
+            content["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
     return content
 
 
@@ -164,8 +147,8 @@ def export(
     # a prepared task has a manifest of its own, but no tokenizer
     if (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON)):
         manifest = Manifest.load(corpus)
-        if begun := manifest.imported:
-            license, base_model = license or begun["licence"], base_model or begun["name"]
+        if imported := manifest.imported:
+            license, base_model = license or imported["license"], base_model or imported["name"]
     beside = checkpoint.parent / "result.json"
     score = read_json(beside) if not features and beside.is_file() else None
     about = About(loaded, manifest, score, not no_tokenizer, license, base_model)
@@ -211,5 +194,5 @@ def largest_difference(loaded: Loaded, folder: Path) -> float:
         found, wanted = (torch.stack(tuple(pair)) for pair in (theirs(ids)[:2], loaded.model(ids, spans=True)[0]))
     else:
         found = theirs(ids)[0]
-        wanted = loaded.model(ids, loaded.kind == "Model", classification_head_name=loaded.head)[0]
+        wanted = loaded.model(ids, features_only=loaded.kind == "Model", classification_head_name=loaded.head)[0]
     return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()

@@ -66,7 +66,7 @@ def import_model(
         foreign = transformers.read(folder, head_name is not None, pooler, with_tokenizer)
     classes, task, of_task = None, "", ()
     kind, files = foreign.tokenizer or ("none", {})
-    imported = {"name": folder.resolve().name, "kind": foreign.kind, "licence": _license(folder)}
+    imported = {"name": folder.resolve().name, "kind": foreign.kind, "license": _license(folder)}
     reorder(foreign.weights, foreign.rows)
     with atomic(out) as made:
         made.mkdir()
@@ -107,7 +107,7 @@ def import_model(
         f"model: {foreign.kind} as {foreign.name}",
         f"symbols: {len(foreign.symbols):,}, {filled:,} of them without text",
         f"tokenizer: {kind}",
-        f"license: {imported['licence'] or 'none found in a README.md'}",
+        f"license: {imported['license'] or 'none found in a README.md'}",
     ]
     if not foreign.has_lm_head:
         lines.append("no language-model head")
