@@ -188,13 +188,8 @@ def check_script(script, arguments, environment):
     elif script in ("scripts/quickstart.sh", "scripts/test.sh", "scripts/wheelhouse.sh", "lab/benchmarks/gpu.sh"):
         assert all(argument in text for argument in arguments)
     else:
-        parsed = parse([*runs[1].split(), *arguments])
-        check_finetuning(parsed.get("overrides") or [])
-
-
-def check_finetuning(overrides):
-    """Keys of configs/finetuning and of fairseq."""
-    read_config(ROOT / "configs/finetuning", "glue", ["glue=cola", "model.pretrained=null", *overrides])
+        overrides = parse([*runs[1].split(), *arguments]).get("overrides") or []
+        read_config(ROOT / "configs/finetuning", "glue", ["glue=cola", "model.pretrained=null", *overrides])
 
 
 def flags_are_in(script, arguments):

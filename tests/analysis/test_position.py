@@ -6,6 +6,8 @@ import torch
 from tupe.analysis.logits import layer_logits
 from tupe.analysis.position import position_correlation, position_maps, reset_maps, similarity_maps
 
+LOW_RANK = ["low rank, query", "low rank, key"]
+
 
 @pytest.mark.parametrize(
     ("name", "fields", "first", "number"),
@@ -55,11 +57,7 @@ def test_the_reset_changes_row_and_column_of_cls_alone(made):
     [
         ("bert_a_tiny", {}, ["added to the embeddings"]),
         ("tupe_tiny", {}, ["untied"]),
-        (
-            "diet_abs_tiny",
-            {"absolute": "low_rank_input"},
-            ["added to the embeddings", "low rank, query", "low rank, key"],
-        ),
+        ("diet_abs_tiny", {"absolute": "low_rank_input"}, ["added to the embeddings", *LOW_RANK]),
         ("diet_abs_lin_tiny", {}, ["low rank, query"]),  # the keys of a Linformer are not positions
     ],
 )

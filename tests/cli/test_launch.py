@@ -13,6 +13,7 @@ from tupe.cli import launch
 from tupe.cli.launch import training_of
 from tupe.util import UserError, sha256, write_json
 
+WMT18 = str(ROOT / "configs/translation/wmt18.yaml")
 ODD = "a (folder), {é}=[1] #~;&*'"
 
 
@@ -37,12 +38,7 @@ def settings(*arguments, **more):
         ({"config": "diet", "batch_per_gpu": 32}, "batch_size", 32, 128),
         ({"batch": 32, "batch_per_gpu": 8, "nodes": 2}, "batch_size", 8, 2),
         ({"config": "translation/multi30k_en_de"}, "max_tokens", 4096, 2),
-        (
-            {"config": str(ROOT / "configs/translation/wmt18.yaml"), "processes": 4, "batch_per_gpu": 2048},
-            "max_tokens",
-            2048,
-            4,
-        ),
+        ({"config": WMT18, "processes": 4, "batch_per_gpu": 2048}, "max_tokens", 2048, 4),
     ],
 )
 def test_the_effective_batch_is_kept(given, unit, each, update_freq):

@@ -4,11 +4,12 @@ import re
 
 import pytest
 from fairseq import models, tasks
+from tqdm import tqdm
 
 from tests.commands import ROOT
 from tests.contract.fixtures.data import WORDS, write_data
 from tupe.cli.launch import Training
-from tupe.cli.plan import lines, read_config, short
+from tupe.cli.plan import lines, read_config
 
 
 def pretraining(corpus, *overrides, nodes=1, processes=1, name="base", **more):
@@ -61,6 +62,6 @@ def test_a_translation(keys, tmp_path):
     first, batch, updates = lines(Training(path, overrides, 2, 2))
     cfg = read_config(path.parent, path.stem, overrides)
     number = sum(p.numel() for p in models.build_model(cfg.model, tasks.setup_task(cfg.task)).parameters())
-    assert f", {short(number)} parameters, {4 + len(WORDS)} symbols" in first
+    assert f", {tqdm.format_sizeof(number)} parameters, {4 + len(WORDS)} symbols" in first
     assert batch == "4 processes x 100 x 2 accumulated = 800 source or target tokens per update, at most"
-    assert updates.startswith("8,000 updates: 6.4M tokens, ")
+    assert updates.startswith("8,000 updates: 6.40M tokens, ")

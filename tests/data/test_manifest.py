@@ -16,7 +16,6 @@ def copy(prepared, tmp_path):
 def test_the_corpus(prepared, copy):
     manifest = Manifest.load(prepared)
     assert manifest.data == [".", "shard1"]
-    assert manifest.text_processing().line("“Hello”, Anna!") == '" hello , " anna !'
     path = copy / "manifest.json"
     elsewhere = path.read_text().replace('"shard1"', '"../../shard1"')
     path.write_text(elsewhere.replace("{", '{"version": 2, "sizes": {},', 1))  # fields of an earlier version

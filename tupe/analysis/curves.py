@@ -82,14 +82,14 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
     return [(update, record["loss"]) for update, record in found if math.isfinite(record["loss"])]
 
 
-def plot_training(logs: dict[str, TrainingLog], title: str = "Training", against: str | None = None):
+def plot_training(logs: dict[str, TrainingLog], against: str | None = None):
     """Draw loss and learning rate of labeled runs against updates.
 
     For an ELECTRA, the loss is the generator's, and the AUC of the discriminator is drawn below it. A line marks the
     last validation loss of the run `against`, and the legend has the fraction of the updates after which each other
     run reaches that loss.
     """
-    figure = new_figure(7, 6, title)
+    figure = new_figure(7, 6, "Training")
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
     heights = [3, 2, 1] if detects else [3, 1]
     axes = figure.subplots(len(heights), sharex=True, height_ratios=heights)

@@ -64,7 +64,7 @@ def compare(backend: str, device: torch.device, dtype: torch.dtype) -> str:
         return biased_attention(query, key, value, bias, **options)
 
     found = errors(attend, device, dtype)
-    worst = max(found, key=lambda name: found[name] if found[name] == found[name] else float("inf"))  # NaN is worst
+    worst = max(found, key=lambda name: math.inf if math.isnan(found[name]) else found[name])
     if not found[worst] <= 1:
         raise ArithmeticError(f"the {worst} has {found[worst]:.2f} times the allowed error")
     return f"at most {found[worst]:.2f} of the allowed error"

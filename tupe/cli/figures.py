@@ -45,7 +45,7 @@ def plot(
     """
     check_new(out)
     if figure == "training":
-        drawn = plot_training(_read_runs(paths), "Training", against)
+        drawn = plot_training(_read_runs(paths), against)
     elif figure == "ranks":
         encoders = _open_encoders(paths)
         texts = [read_tokens(encoder, data, length or 128) for encoder in encoders]

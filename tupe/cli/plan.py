@@ -12,6 +12,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from tqdm import tqdm
 
 from tupe.cli.launch import Training, training_of
 from tupe.data.languages import languages
@@ -82,7 +83,8 @@ def lines(training: Training) -> Iterator[str]:
     fields = {name: value for name, value in cfg.model.items() if name != "_name"}
     positions = fields.pop("max_positions", None) or length
     model = meta_model(cfg.model._name, symbols, positions, **fields)
-    yield f"{full_name(as_namespace(cfg.model))}, {short(size_of(model).total)} parameters, {symbols:,} symbols"
+    size = tqdm.format_sizeof(size_of(model).total)
+    yield f"{full_name(as_namespace(cfg.model))}, {size} parameters, {symbols:,} symbols"
 
     accumulated = cfg.optimization.update_freq[0]
     batch = world * each * accumulated
@@ -93,8 +95,8 @@ def lines(training: Training) -> Iterator[str]:
     updates = min(most, epochs * epoch)
     total = updates * batch * width
     yield (
-        f"{updates:,} updates: {short(total)} tokens, {total / tokens:,.3g} times the training data of "
-        f"{short(tokens)} tokens in {len(folders)} folder(s)"
+        f"{updates:,} updates: {tqdm.format_sizeof(total)} tokens, {total / tokens:,.3g} times the training data of "
+        f"{tqdm.format_sizeof(tokens)} tokens in {len(folders)} folder(s)"
     )
     if not translates:
         predicted = round(batch * length * task.get("mask_prob", 1.0))
@@ -107,14 +109,6 @@ def lines(training: Training) -> Iterator[str]:
                 f"{hours:,.3g} hours on {world} {training.gpu.upper()} at {training.mfu:.0%} of {peak} TFLOP/s each, "
                 f"{world * hours:,.3g} GPU-hours"
             )
-
-
-def short(number: float) -> str:
-    """Write a number with at most three significant digits: 110M."""
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * unit:  # 999,900 is 1M, not 1e+03k
-            return f"{number / unit:.3g}{name}"
-    return f"{number:.3g}"
 
 
 def _tokens(prefix: Path) -> int:

@@ -103,8 +103,8 @@ def prepare_corpus(
         settings = replace(settings, **taken, vocabulary=shared.checksums[shared.model.name])
     prepare(out, found, settings, workers, shared)
     manifest = Manifest.load(out)
-    for spoken, counts in manifest.counts.items():
-        print("\n".join(f"{spoken:<8}{name:<40}{number:>14,}" for name, number in counts.items()))
+    for code, counts in manifest.counts.items():
+        print("\n".join(f"{code:<8}{name:<40}{number:>14,}" for name, number in counts.items()))
     print(f"data: {':'.join(str(out / folder) for folder in manifest.data)}")
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tupe.data.parallel import Map
-from tupe.data.text import TextProcessing
 from tupe.data.tokenizers import DICTIONARY, JSON, MODEL
 from tupe.util import UserError, read_json, sha256, write_json
 
@@ -119,7 +118,3 @@ class Manifest:
         """Describe what a task's data depend on: the checksums of the vocabulary, and the text processing."""
         text = {"stages": list(self.settings.stages), "language": self.settings.language}
         return {"corpus": self.vocabulary(), "text": text}
-
-    def text_processing(self) -> TextProcessing:
-        """Return the text stages of the corpus, for other texts."""
-        return TextProcessing(self.settings.stages, self.settings.language)

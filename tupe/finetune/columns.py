@@ -1,6 +1,7 @@
 """The columns of the papers' tables."""
 
 import statistics
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tupe.data.languages import TEST_LANGUAGES
@@ -47,6 +48,35 @@ class Column(NamedTuple):
         names, number = self.splits(result), len(TEST_LANGUAGES[self.subset[:-1]])
         valid = ["valid"] if any("/valid-" in name for name in names) else []
         return ", ".join(valid + [f"{len(names)} of {number} languages"] * (len(names) < number))
+
+
+class Cell(NamedTuple):
+    """A cell of the table: one system and one column. A published one has only its score."""
+
+    score: float | None  # percent: the median over the seeds; None if there is no finished run
+    deviation: float | None = None  # standard deviation over the seeds, where there are two or more
+    lr: float | None = None  # the learning rate of the score
+    finished: int = 0  # number of finished runs
+    planned: int = 0  # number of planned runs, except finished ones without the column's test set
+    differs: str = ""  # how a mean over languages differs from the papers'
+    scores: Mapping[float, list[float]] = {}  # of the finished runs, by learning rate
+
+
+class Row(NamedTuple):
+    """A row of the table: one system."""
+
+    name: str  # in the table
+    cells: dict[str, Cell]  # by the name of the column
+    more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
+    source: str = ""  # where a published row comes from
+    updates: int = 0  # pre-training updates of a sweep's model
+
+    def average(self, columns: list[Column]) -> float | None:
+        """Return the mean over `columns`, with MNLI-m and MNLI-mm as two; None if a column has no score."""
+        scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
+        if not columns or len(scores) < len(columns) or None in scores:
+            return None
+        return statistics.fmean(scores)
 
 
 #: In the order of TUPE's table 1; its average is of the nine columns without WNLI.

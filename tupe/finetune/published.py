@@ -3,8 +3,7 @@
 `None` is a score that was not published.
 """
 
-from tupe.finetune.columns import GLUE, XTREME, Column
-from tupe.finetune.table import Cell, Row
+from tupe.finetune.columns import GLUE, XTREME, Cell, Column, Row
 
 # system, updates; then the columns of `tupe.finetune.columns.GLUE` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2,
 # CoLA, MRPC, RTE, STS-B

@@ -3,45 +3,17 @@
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from tupe.finetune.columns import COLUMNS, Column
+from tupe.finetune.columns import COLUMNS, Cell, Column, Row
+from tupe.finetune.published import ROWS
 from tupe.finetune.runs import SWEEP, Result, Run, result
 from tupe.util import check_labels, labelled, read_json
 
 PUBLISHED = Literal["base", "large", "electra", "diet", "xtreme", "roberta", "xlmr"]
 Found = tuple[float, Result | None]  # learning rate of a run, and its result if it is finished
-
-
-class Cell(NamedTuple):
-    """A cell of the table: one system and one column. A published one has only its score."""
-
-    score: float | None  # percent: the median over the seeds; None if there is no finished run
-    deviation: float | None = None  # standard deviation over the seeds, where there are two or more
-    lr: float | None = None  # the learning rate of the score
-    finished: int = 0  # number of finished runs
-    planned: int = 0  # number of planned runs, except finished ones without the column's test set
-    differs: str = ""  # how a mean over languages differs from the papers'
-    scores: Mapping[float, list[float]] = {}  # of the finished runs, by learning rate
-
-
-class Row(NamedTuple):
-    """A row of the table: one system."""
-
-    name: str  # in the table
-    cells: dict[str, Cell]  # by the name of the column
-    more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
-    source: str = ""  # where a published row comes from
-    updates: int = 0  # pre-training updates of a sweep's model
-
-    def average(self, columns: list[Column]) -> float | None:
-        """Return the mean over `columns`, with MNLI-m and MNLI-mm as two; None if a column has no score."""
-        scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
-        if not columns or len(scores) < len(columns) or None in scores:
-            return None
-        return statistics.fmean(scores)
 
 
 def table(
@@ -61,8 +33,6 @@ def table(
         by_language: Add a column per language.
         format: Format of the table; json also has the scores of every run.
     """
-    from tupe.finetune.published import ROWS
-
     rows = [read_sweep(path, label, by_language) for label, path in labelled(sweeps)]
     check_labels([row.name for row in rows])
     return (as_json if format == "json" else markdown)([*rows, *ROWS.get(published, [])])
@@ -79,7 +49,7 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
     row = Row(name or f"{plan['model']}, {plan['updates']:,} updates", {}, updates=plan["updates"])
     for task in dict.fromkeys(run.task for run in runs):
         found = [(run.lr, result(out / run.folder)) for run in runs if run.task == task]
-        metric = next((of_run.metric for _, of_run in found if of_run), "")
+        metric = next((outcome.metric for _, outcome in found if outcome), "")
         own = Column(f"{task} {metric}".strip(), task, metric, averaged=False)
         columns = [column for column in COLUMNS if column.task == task] or [own]
         for column in columns if by_language else ():
@@ -102,7 +72,7 @@ def _languages(column: Column, found: list[Found]) -> list[Column]:
     if not column.subset.endswith("/"):
         return []
     each = []
-    for split in sorted({split for _, of_run in found if of_run for split in column.splits(of_run)}):
+    for split in sorted({split for _, outcome in found if outcome for split in column.splits(outcome)}):
         kind, _, language = split.rpartition("/")[2].partition("-")
         name = f"{column.name} {language}" + ("" if kind == "test" else f" ({kind})")
         each.append(column._replace(name=name, subset=split, averaged=False))
@@ -115,18 +85,18 @@ def _cell(column: Column, found: list[Found], lr: float | None = None) -> Cell:
     """Return the cell of a column at the learning rate `lr`, or at the best."""
     scores: dict[float, list[float]] = {}
     planned, differs = 0, {}
-    for run_lr, of_run in found:
-        score = of_run and column.score(of_run)
-        planned += of_run is None or score is not None  # a finished run may lack this test set
+    for run_lr, outcome in found:
+        score = outcome and column.score(outcome)
+        planned += outcome is None or score is not None  # a finished run may lack this test set
         if score is not None and math.isfinite(score):
             scores.setdefault(run_lr, []).append(score)
-            differs[column.differs(of_run)] = None
-    medians = {rate: statistics.median(of_rate) for rate, of_rate in sorted(scores.items()) if lr in (None, rate)}
+            differs[column.differs(outcome)] = None
+    medians = {rate: statistics.median(scores[rate]) for rate in sorted(scores) if lr in (None, rate)}
     best = max(medians, key=lambda rate: medians[rate], default=None)
-    of_seeds = scores.get(best, [])
+    seed_scores = scores.get(best, [])
     return Cell(
         score=medians.get(best),
-        deviation=statistics.stdev(of_seeds) if len(of_seeds) > 1 else None,
+        deviation=statistics.stdev(seed_scores) if len(seed_scores) > 1 else None,
         lr=best,
         finished=sum(map(len, scores.values())),
         planned=planned,

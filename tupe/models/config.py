@@ -4,13 +4,12 @@
 import dataclasses
 import functools
 import os
-from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from tupe.attention import BACKENDS
 from tupe.position.registry import REGISTRY, registered_options
@@ -212,17 +211,6 @@ def undecided(kind: type[EncoderConfig]) -> type[EncoderConfig]:
     chosen = (f for f in dataclasses.fields(kind) if f.name in depend)
     fields = [(f.name, Optional[f.type], field(default=None, metadata=f.metadata)) for f in chosen]
     return dataclasses.make_dataclass(f"Undecided{kind.__name__}", fields, bases=(kind,))
-
-
-def fill(cfg: DictConfig | Namespace, name: str) -> None:
-    """Fill the fields of `cfg` that are missing or `None` from a named model: fairseq's architecture function.
-
-    A checkpoint lacks fields that were added after it was written, and fairseq sets no default for them. Arguments of
-    a command line, which have an `arch`, are not set to `None`: the task may have the same flag (`--max-positions`).
-    """
-    for field_name, value in vars(named(name)).items():
-        if getattr(cfg, field_name, None) is None and (value is not None or not hasattr(cfg, "arch")):
-            setattr(cfg, field_name, value)
 
 
 def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:

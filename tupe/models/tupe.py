@@ -18,7 +18,7 @@ from tupe.encoder.build import embedding_width
 from tupe.encoder.encoder import Encoder
 from tupe.encoder.layer import ACTIVATIONS
 from tupe.layers import Linear, linear
-from tupe.models.config import NAMED, TAKEN, EncoderConfig, TupeConfig, fill, saved_config, undecided
+from tupe.models.config import NAMED, TAKEN, EncoderConfig, TupeConfig, named, saved_config, undecided
 from tupe.models.heads import LM_HEAD, LinearHead, SpanHead, has_lm_head, take_heads
 from tupe.models.hub import from_pretrained
 from tupe.patches.install import before_building
@@ -204,6 +204,8 @@ class TupeModel(RobertaModel):
 def architecture(cfg: DictConfig | Namespace, name: str) -> None:
     """Fill the empty fields of `cfg` in place, from the checkpoint `cfg.pretrained` if it is set, then by `name`.
 
+    A checkpoint lacks fields that were added after it was written, and fairseq sets no default for them. Arguments of
+    a command line, which have an `arch`, are not set to `None`: the task may have the same flag (`--max-positions`).
     The trainer loads the weights of `pretrained` when the run starts, and saves the filled configuration without it.
     """
     if getattr(cfg, "pretrained", None):
@@ -212,7 +214,9 @@ def architecture(cfg: DictConfig | Namespace, name: str) -> None:
         for field in (*system_fields(NAMED[name][0]), *TAKEN):
             if getattr(cfg, field, None) is None:
                 setattr(cfg, field, getattr(saved, field, None))
-    fill(cfg, name)
+    for field, value in vars(named(name)).items():
+        if getattr(cfg, field, None) is None and (value is not None or not hasattr(cfg, "arch")):
+            setattr(cfg, field, value)
 
 
 def register(model: str, kind: type[EncoderConfig], base: type) -> None:

@@ -69,16 +69,16 @@ def errors(
         leaves = [torch.randn(size, generator=generator).to(device, dtype) for size in (*[shape] * 3, *shapes)]
         d_out = (length**0.5 * torch.randn(shape, generator=generator)).to(device, dtype)  # gradients of about 1
         results = []
-        for function, its_type in ((attend, dtype), (reference, torch.float64)):
+        for function, precision in ((attend, dtype), (reference, torch.float64)):
             with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-                inputs = [leaf.to(its_type, copy=True).requires_grad_() for leaf in leaves]
+                inputs = [leaf.to(precision, copy=True).requires_grad_() for leaf in leaves]
                 bias = Terms(length, 0, *inputs[3:], *([segments] if kind == "structured" else []))
                 if kind == "dense":
                     bias = inputs[3]
                 elif function is reference:
                     bias = bias.bias
                 out = function(*inputs[:3], bias, padding, (2 * width) ** -0.5, 0.0)
-                results.append([out, *torch.autograd.grad(out, inputs, d_out.to(its_type))])
+                results.append([out, *torch.autograd.grad(out, inputs, d_out.to(precision))])
         names = ("output", *(f"gradient of {name}" for name in ("query", "key", "value")))
         names += tuple(f"gradient of bias {i}" for i in range(len(shapes)))
         for name, got, exact in zip(names, *results):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tupe.models.heads import LM_HEAD
 
-#: Of this plugin's models.
+#: Names of this plugin's parameters.
 ENCODER = "encoder.sentence_encoder."
 WORDS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "input_positions.weight"
