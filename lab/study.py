@@ -232,7 +232,7 @@ class Study:
             known = run.part not in _TRAININGS or self.lr(run) is not None
             source = self.design.before(run)
             if known and (source is None or source in self.done) and record.settings != self.settings(run):
-                raise UserError(f"{self.records / run.path} is of other settings. Set --out and --records.")
+                raise UserError(f"{self.records / run.path} has other settings. Set new --out and --records.")
 
     def do(self, jobs: int) -> None:
         """Do the remaining runs, `jobs` at a time. Ctrl-C and SIGTERM stop the processes, which save."""

@@ -8,7 +8,7 @@
 #
 #   EXTRAS               extras of the plugin: corpus,plot,transformers by default (pyproject.toml has their names)
 #   PYTHON               the Python that .venv is made with
-#   PIP_EXTRA_INDEX_URL  an index of PyTorch's, for a build for the CPU or for another CUDA than that of its own release
+#   PIP_EXTRA_INDEX_URL  a PyTorch index, for a CPU build or a CUDA version other than the default
 set -euo pipefail
 [[ $# -eq 1 && $1 != -* ]] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

@@ -31,7 +31,7 @@ find_python() {
             return
         fi
     done
-    fail "no Python of version 3.11, 3.12 or 3.13 runs as ${PYTHON:-python3}: install one, or say where it is (PYTHON=...)."
+    fail "no ${PYTHON:-python3.12, python3.13, python3.11, python3} is Python 3.11 to 3.13: install one or set PYTHON."
 }
 
 pip_install() {

@@ -45,7 +45,7 @@ def test_epochs_are_sorted_as_numbers(save, tmp_path):
         save(f"checkpoint{number}.pt", number)
     save("checkpoint_best.pt", 0)
     assert [path.name for path in last_checkpoints(tmp_path, 2)] == ["checkpoint9.pt", "checkpoint10.pt"]
-    with pytest.raises(UserError, match=r"has 3 checkpoints of updates or epochs, not 4"):
+    with pytest.raises(UserError, match=r"has 3 numbered checkpoints, not 4"):
         last_checkpoints(tmp_path, 4)
 
 

@@ -48,7 +48,7 @@ def test_the_effective_batch_is_kept(given, unit, each, update_freq):
 
 
 def test_a_batch_that_cannot_be_kept():
-    with pytest.raises(UserError, match="3 processes x 16 do not divide the batch of 256"):
+    with pytest.raises(UserError, match="The batch of 256 is not a multiple of 3 processes x 16"):
         training(processes=3)
 
 

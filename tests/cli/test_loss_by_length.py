@@ -25,7 +25,7 @@ def test_rows(checkpoints, tmp_path, capsys):
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-2]]
     assert [row[:2] for row in rows[:5]] == [*(["t5_tiny", str(n)] for n in (8, 16, 32, 64)), ["tupe_a_tiny", "8"]]
     assert all(row[5] == "to" for row in rows[:5])
-    assert " ".join(rows[5][1:]) == "16, 32, 64: too long; slide windows of 8 positions"
+    assert " ".join(rows[5][1:]) == "16, 32, 64: too long; split the text into windows of 8"
     written = json.loads((tmp_path / "length.json").read_text())
     t5, tupe = (written["rows"][name] for name in ("t5_tiny", "tupe_a_tiny"))
     assert (list(t5), list(tupe), written["masks"]) == (["8", "16", "32", "64"], ["8"], 4)

@@ -189,7 +189,7 @@ def test_held_out_by_hand():
     again = np.array([False, False, True])
     assert held_out(np.array([5, 1, 1], "<u8"), again, 1).tolist() == [False, True, False]
     assert held_out(np.array([5, 1, 1], "<u8"), none[:3], 1).tolist() == [False, True, True]
-    with pytest.raises(UserError, match="2 of 2 different documents cannot be held out"):
+    with pytest.raises(UserError, match="Holding out 2 of 2 distinct documents"):
         held_out(np.array([5, 1, 1], "<u8"), none[:3], 2)
 
 

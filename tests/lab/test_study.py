@@ -115,7 +115,7 @@ def test_all_of_it_and_nothing_twice(make, design, tmp_path):
     final.settings["updates"] = 9
     write_record(tmp_path / "records/made", Run("final", "bert_a", 2), final)
     os.rename(tmp_path / "records/made/search", tmp_path / "moved")  # so the rate is known only later
-    with pytest.raises(UserError, match=r"bert_a\.seed_2\.json is of other settings"):
+    with pytest.raises(UserError, match=r"bert_a\.seed_2\.json has other settings"):
         make(systems=["bert_a"]).do(jobs=2)
 
 

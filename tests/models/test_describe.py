@@ -44,7 +44,7 @@ def test_equations(model):
 def test_what_was_given_and_what_came_along(capsys):
     assert main(["describe", "tupe_tiny", "relative=unbinned", "--vocab-size", "100"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("model: tupe_tiny relative=unbinned\nsystem: none that `tupe systems` lists\n")
+    assert out.startswith("model: tupe_tiny relative=unbinned\nsystem: no encoder that `tupe systems` lists\n")
     assert "  reset=paper\n" in out and "  relative=unbinned\n" in out
     assert not [name for name in ("fire_width", "relative_buckets", "rotary_base", "position_rank") if name in out]
     assert "(100 symbols, 512 positions)" in out

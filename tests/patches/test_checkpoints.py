@@ -23,7 +23,7 @@ from tupe.util import UserError
 def test_an_encoder_begins_no_electra():
     state = {"cfg": {"model": {"_name": "tupe_tiny", "dictionary_sha256": None}}, "model": {}}
     task, name = SimpleNamespace(source_dictionary=Dictionary()), "electra_tupe_r_tiny"
-    with pytest.raises(UserError, match=r"of another system \(.*generator_size: checkpoint has none, here"):
+    with pytest.raises(UserError, match=r"has another system \(.*generator_size: checkpoint has none, here"):
         compare("a.pt", state, named(name), task)
 
 

@@ -31,5 +31,5 @@ def test_named_models_halve_their_heads():
 
 @pytest.mark.parametrize("fields", [{"sharing": "head"}, {"bidirectional": False}])
 def test_needs_both_sides_in_a_layer(fields):
-    with pytest.raises(AssertionError, match="dual_triangle needs both sides"):
+    with pytest.raises(AssertionError, match="dual_triangle needs an encoder"):
         DualTriangleRelative(4, **fields)

@@ -183,5 +183,5 @@ def test_folders_of_different_lengths_are_refused(folder, labels):
     """fairseq would pair what does not belong together, in silence."""
     folder.split("train", input0=["a", "b"], labels=["x", "x"]).split("valid", input0=["a", "b"], labels=labels)
     regression = {"regression_target": True, "num_classes": 1} if labels == [0.5] else {}
-    with pytest.raises(AssertionError, match="the files of valid do not have the same rows"):
+    with pytest.raises(AssertionError, match="the files of valid differ in number of rows"):
         folder.task(**regression).load_dataset("valid")

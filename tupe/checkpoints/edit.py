@@ -28,7 +28,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
         saved = {int(match[1]): path for path in folder.glob("*.pt") if (match := pattern.fullmatch(path.name))}
         found = found or [saved[key] for key in sorted(saved)]
     if not 1 <= number <= len(found):
-        raise UserError(f"{folder} has {len(found)} checkpoints of updates or epochs, not {number}. Change --last.")
+        raise UserError(f"{folder} has {len(found)} numbered checkpoints, not {number}. Change --last.")
     return found[-number:]
 
 
@@ -42,7 +42,7 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
     Args:
         checkpoints: Checkpoints of a run, or with --last the folder of the run.
         out: New file.
-        last: Number of the last checkpoints to average.
+        last: Average this many of the last checkpoints.
 
     Raises:
         UserError: the checkpoints are not of one run.
@@ -56,7 +56,7 @@ def average(checkpoints: list[Path], out: Path, *, last: int | None = None) -> s
         model, run = state["model"], _run(state["cfg"])
         first = first or run
         if other := sorted(name for name in {**first, **run} if first.get(name) != run.get(name)):
-            raise UserError(f"{paths[0]} and {path} are not of one run: they differ in {', '.join(other)}.")
+            raise UserError(f"{paths[0]} and {path} are not from the same run: they differ in {', '.join(other)}.")
         for name, tensor in model.items():
             total[name] = total.get(name, 0) + tensor.double()
     for name, tensor in model.items():
@@ -126,7 +126,7 @@ def extend_positions(
 ) -> str:
     """Extend a checkpoint to more positions than it was trained with. The optimizer's state is dropped.
 
-    Relative terms extend beyond their distances. Absolute terms repeat or interpolate their rows after [CLS].
+    Relative terms extend, or repeat the farthest distance. Absolute terms repeat or interpolate their rows after [CLS].
 
     tupe convert positions checkpoints/tupe_a_base/checkpoint_last.pt 1024 longer.pt
 

@@ -34,7 +34,7 @@ def doctor() -> None:
             failed += 1
             print(f"failed   {name}: {' '.join(f'{type(error).__name__}: {error}'.split())[-300:]}", flush=True)
     if failed:
-        raise UserError(f"{failed} of the checks above failed on this machine.")
+        raise UserError(f"{failed} of the checks above failed. See docs/getting-started.md#install.")
 
 
 def examinations() -> Iterator[tuple[str, Callable[[], str]]]:

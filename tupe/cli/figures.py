@@ -27,7 +27,7 @@ def plot(
     paths: list[str] = Argument(metavar="[LABEL=]PATH", help="Checkpoints or runs."),
     out: Path = Argument(help="New image file: .png, .pdf, .svg, ..."),
     data: Path | None = DATA,
-    length: int | None = Option(None, help="Number of positions; all by default, 128 with a text."),
+    length: int | None = Option(None, help="Number of positions; all by default, 128 for correlations and ranks."),
     against: str | None = AGAINST,
 ) -> None:
     """Draw one of the papers' figures for a checkpoint, or the training curves of runs.
@@ -54,7 +54,7 @@ def plot(
     else:
         [encoder] = _open_encoders(paths)
         if not FIGURES[figure].has(encoder.args):
-            raise UserError(f"'{figure}' does not apply to {encoder.shown_as}. docs/studies.md lists its systems.")
+            raise UserError(f"'{figure}' does not apply to {encoder.shown_as}. docs/studies.md lists the systems.")
         on_text = figure == "correlations"
         inputs = read_tokens(encoder, data, length or 128) if on_text else length
         drawn = heat_maps(FIGURES[figure].draw(encoder, inputs))
@@ -92,11 +92,11 @@ def loss_by_length(
     lengths: str = Option("", metavar="A,B", help="Lengths of windows."),
     masks: int = Option(4, help="Number of random draws of the masks."),
     tokens: int = Option(100_000, help="Maximum number of tokens of the held-out text."),
-    window: bool = Option(False, "--window", help="Also attend only within half the training length."),
+    window: bool = Option(False, "--window", help="Also measure with attention_window at half the training length."),
     json: Path | None = Option(None, help="New JSON file for all numbers."),
     figure: Path | None = Option(None, help="New image file."),
 ) -> None:
-    """Print the loss of the same masked tokens in windows of several lengths, also longer than in training.
+    """Print the loss of the same masked tokens in windows of several lengths, including some longer than in training.
 
     Each row has a model and a length: bits per masked token, and the difference from windows of the model's training
     length, with its 95% interval. By default, the lengths are 1, 2, 4 and 8 times the shortest training length.
@@ -120,7 +120,7 @@ def loss_by_length(
                 interval = f"{difference - half:+.3f} to {difference + half:+.3f}"
                 print(f"{label:<32}{length:>8}{bits:>8.3f}{difference:>+12.3f}{interval:>20}")
         if missing := sorted({*wanted} - {*found["none"]}):
-            print(f"{name:<32}{', '.join(map(str, missing))}: too long; slide windows of {trained[name]} positions")
+            print(f"{name:<32}{', '.join(map(str, missing))}: too long; split the text into windows of {trained[name]}")
     if json:
         numbers = {label: {n: loss._asdict() for n, loss in losses.items()} for label, losses in rows.items()}
         write_json(json, {"data": str(data), "tokens": tokens, "masks": masks, "rows": numbers})

@@ -75,7 +75,7 @@ def training_of(
     world = nodes * processes
     if batch % (world * each):
         raise UserError(
-            f"{world} processes x {each} do not divide the batch of {batch}. Set --batch-per-gpu or --batch."
+            f"The batch of {batch} is not a multiple of {world} processes x {each}. Set --batch-per-gpu or --batch."
         )
     settings = [
         *(() if gpus else ("common.cpu=true", "common.bf16=false")),

@@ -27,8 +27,8 @@ def systems(
 
     Args:
         kind: Kind of models.
-        flags: Explain the flags that define a system instead.
-        parameters: Count the parameters too, with 32,768 symbols (in translation one table) and 512 positions.
+        flags: Instead, explain the flags that define a system.
+        parameters: Also count the parameters, with 32,768 symbols (translation: one shared table) and 512 positions.
     """
     if flags:
         from tupe.models.config import ElectraConfig, Seq2SeqConfig
@@ -46,7 +46,7 @@ def systems(
     for alias, name in ALIASES.items() if kind == "encoder" else ():
         print(f"{alias} is an alias of {name}")
     shown = "{encoder_layers} x {encoder_embed_dim}, {encoder_attention_heads} heads"
-    print("sizes: " + "; ".join(f"{name} {shown.format(**fields)}" for name, fields in sizes.items()))
+    print("sizes (layers x width): " + "; ".join(f"{name} {shown.format(**fields)}" for name, fields in sizes.items()))
     if parameters:
         from tupe.models.summary import meta_model, size_of
 

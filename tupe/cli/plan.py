@@ -26,7 +26,7 @@ TERAFLOPS = {"v100": 125, "a100": 312, "h100": 989, "h200": 989, "b200": 2250}
 
 @functools.wraps(training_of, assigned=("__annotations__",))
 def plan(**options: Any) -> None:
-    """Print the parameters, batch, updates, epochs and hours of a training.
+    """Print the parameters, batch, updates, epochs and hours of a run.
 
     tupe plan data/wiki --model tupe_a_base --nodes 2 --gpus 8 --gpu h100
     """

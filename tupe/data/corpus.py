@@ -64,16 +64,16 @@ def prepare_corpus(
     language: str | None = Option(None, help="Language of the rules for sentences and tokens."),
     vocab_size: int = Option(32_768, help="Symbols of the dictionary."),
     model_type: Literal["bpe", "unigram"] | None = Option(None, help="Kind of SentencePiece model."),
-    vocab_alpha: float = Option(0.5, help="The vocabulary samples each language by its size to this power."),
+    vocab_alpha: float = Option(0.5, help="For the vocabulary, sample each language by its size to this power."),
     vocabulary: Path | None = Option(None, help="Corpus or imported model to take vocabulary and stages from."),
     valid_documents: float = Option(0.01, help="Held-out documents: a number, or a fraction below 1."),
-    max_tokens: int | None = Option(None, help="Longer lines are cut; 126, or the value of --vocabulary."),
-    shards: int | None = Option(None, help="Folders of training data; one per gigabyte of text by default."),
+    max_tokens: int | None = Option(None, help="Longer lines are split; 126, or the value of --vocabulary."),
+    shards: int | None = Option(None, help="Number of folders of training data; by default one per gigabyte of text."),
     workers: int = Option(0, help="Processes; all cores by default."),
 ) -> None:
     """Prepare a corpus: cleaned text, a SentencePiece vocabulary, fairseq's binary data and a manifest.
 
-    With --languages each language gets a folder; all share one vocabulary.
+    With --languages, each language gets a folder, all share a vocabulary, and the profile is sentencepiece, not paper.
 
     tupe prepare-corpus extracted/ data/wiki --profile paper
     """
@@ -233,7 +233,7 @@ def held_out(hashes: np.ndarray, again: np.ndarray, number: int | float) -> np.n
     held = max(round(number * len(new)), int(number > 0)) if isinstance(number, float) else number
     if held >= len(new):
         raise UserError(
-            f"{held} of {len(new)} different documents cannot be held out for validation. Set --valid-documents lower, "
+            f"Holding out {held} of {len(new)} distinct documents leaves none for training. Lower --valid-documents, "
             "or separate documents by empty lines (or use --books)."
         )
     return np.isin(hashes, new[:held]) & ~again  # all copies of a document, if they are kept

@@ -39,7 +39,7 @@ def _compare(folder: Path, known: dict[str, str]) -> None:
     for name, checksum in known.items():
         path = folder / name
         if not path.is_file() or sha256(path) != checksum:
-            raise UserError(f"{path} is not the file that was prepared in {folder}. Prepare the data again.")
+            raise UserError(f"{path} is not the file that was prepared, or is missing. Prepare the data again.")
 
 
 def with_shards(data: str) -> str:

@@ -81,7 +81,7 @@ def qa_score(
 
     Args:
         reference: Questions with their answers, in SQuAD's JSON format.
-        predictions: JSON with a text for each id.
+        predictions: JSON with an answer for each question's id.
         rules: Rules by which answers are scored.
         language: Language of the text.
     """

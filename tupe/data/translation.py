@@ -56,7 +56,7 @@ def prepare_translation(
         out: Folder to write.
         train: Training data without the suffix: data/train.
         valid: Validation data.
-        test: Test data; the second becomes test1.
+        test: Test data, without suffixes; a second set is named test1.
         vocab_size: Number of symbols for both languages.
         model_type: Kind of SentencePiece model.
         lower_case: Fold case in the SentencePiece model.

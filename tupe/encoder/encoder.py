@@ -63,7 +63,7 @@ class EncoderBase(nn.Module):
         self.local_rotation = build_rotation(args, args.local_rotary_base)
         others = {args.absolute, args.relative, args.segment} - {"none", "input", "sinusoidal"}
         mixable = others <= {"low_rank", "low_rank_input"} and not (self.window or self.position_bias.rotation)
-        assert mixable or not args.linformer_k, "linformer_k does not fit these terms, because its keys mix positions"
+        assert mixable or not args.linformer_k, "linformer_k mixes positions: it allows only input and low_rank terms"
         #: Width of a head's queries and keys.
         self.head_dim = width // self.num_heads * (1 if self.position_bias.phases is None else 2)
         self.segment_attention = build_segment_attention(args)

@@ -23,7 +23,7 @@ def table(
     by_language: bool = False,
     format: Literal["markdown", "json"] = "markdown",
 ) -> str:
-    """Print the table of sweeps of GLUE or XTREME: the median of the seeds, then the best learning rate.
+    """Print the table of sweeps of GLUE or XTREME: medians over the seeds, at the best learning rate.
 
     tupe table TUPE-A=runs/glue/tupe_a_base runs/glue/bert_a_base --published base
 

@@ -120,7 +120,7 @@ class TupeModel(TupePreTrainedModel, EncoderBase):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("pass either input_ids or inputs_embeds")
         # DataCollatorWithFlattening puts sequences side by side, and they would attend to each other
-        assert kwargs.get("position_ids") is None, "positions are the columns: pad the sequences of a batch"
+        assert kwargs.get("position_ids") is None, "position_ids is not supported: pad the sequences of a batch"
         given = inputs_embeds if input_ids is None else input_ids
         if attention_mask is not None:
             hidden = attention_mask.eq(0).expand(given.shape[:2])

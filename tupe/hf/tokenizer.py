@@ -115,7 +115,7 @@ def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int)
     tokenizer = Tokenizer.from_file(str(path))
     numbers = tokenizer.get_vocab(with_added_tokens=False)
     if [*map(without_spaces, sorted(numbers, key=numbers.get))] != [*map(without_spaces, symbols)]:
-        raise UserError(f"{path} has other pieces than the dictionary, or another order. Pass --no-tokenizer.")
+        raise UserError(f"The pieces of {path} or their order differ from the dictionary's. Pass --no-tokenizer.")
     _register(tokenizer, symbols, pair_separators)
     return tokenizer
 

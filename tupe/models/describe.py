@@ -76,14 +76,14 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         operations = training_flops(model, length, length, round(0.15 * length)) // length
         cost = [
             f"cost: {operations:,} operations per token of training, in sequences of {length} with 15% predicted "
-            "(what position terms add: docs/measurements/encodings.md)"
+            "(cost of position terms: docs/measurements/encodings.md)"
         ]
     return [
         f"model: {full_name(args)}",
-        f"system: {PAPER_NAMES.get(system_of(vars(args)), 'none that `tupe systems` lists')}",
+        f"system: {PAPER_NAMES.get(system_of(vars(args)), 'no encoder that `tupe systems` lists')}",
         f"logit: {equation(args)}",
-        f"parameters: {count.total:,}, of the position encoding {count.position:,}"
-        f"{f', of the generator alone {count.generator:,}' if count.generator else ''} "
+        f"parameters: {count.total:,}, {count.position:,} of them in the position encoding"
+        f"{f', {count.generator:,} only in the generator' if count.generator else ''} "
         f"({symbols:,} symbols, {length} positions)",
         *cost,
         *(

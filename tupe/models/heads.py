@@ -75,7 +75,7 @@ def take_heads(model: RobertaModel, state: dict[str, Tensor], prefix: str) -> No
         own, theirs = module.state_dict(), saved.pop(path, None)
         if theirs is None:
             number = sum(map(torch.numel, own.values()))
-            _logger.info("%s is not in the checkpoint: its %d parameters are new", path, number)
+            _logger.info("%s is not in the checkpoint: its %d parameters are new, or from BERT's pooler", path, number)
             own |= {part: t for part, t in pooler.items() if part in own and own[part].shape == t.shape}
         elif shapes(own) == shapes(theirs):
             own = theirs

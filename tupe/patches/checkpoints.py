@@ -143,7 +143,7 @@ def refuse_mixed(trained: Mapping[str, Any], task: Any, checkpoint: object = "Th
             values = "" if name.endswith("_sha256") else f" ({value}, not {here})"
             raise UserError(
                 f"{checkpoint} was trained with another {FACTS[name][1]} than the data's{values}. "
-                "Use its data, or prepare the data in the same way."
+                "Use the checkpoint's data, or prepare yours in the same way."
             )
 
 
@@ -216,9 +216,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         if saved != here and (field, saved) != ("segment", "none"):  # fine-tuning may add segments, as DIET does
             differing.append(f"{field}: checkpoint {saved}, here {here}")
     if differing:
-        raise UserError(
-            f"Checkpoint {path} is of another system ({'; '.join(differing)}). Use the checkpoint's values."
-        )
+        raise UserError(f"Checkpoint {path} has another system ({'; '.join(differing)}). Use the checkpoint's values.")
 
 
 def _saved(cfg: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:

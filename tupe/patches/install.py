@@ -76,7 +76,7 @@ def install() -> None:
         UserError: the installed fairseq is not the one that the patches were made for.
     """
     if fairseq.__version__ != VERSION:
-        raise UserError(f"tupe patches fairseq-fixed {VERSION}, but fairseq {fairseq.__version__} is installed.")
+        raise UserError(f"Install fairseq-fixed {VERSION}, which tupe patches: {fairseq.__version__} is installed.")
 
     for owner, name, ours in PATCHES:
         theirs = getattr(owner, name, None)

@@ -88,6 +88,6 @@ def make_precision_consistent(common) -> None:
     """
     common.fp16 = common.fp16 or common.memory_efficient_fp16
     common.bf16 = common.bf16 or common.memory_efficient_bf16
-    assert common.fp16 + common.bf16 + common.amp <= 1, "fp16, bf16 and amp exclude each other"
+    assert common.fp16 + common.bf16 + common.amp <= 1, "set only one of fp16, bf16 and amp"
     if common.cpu or not torch.cuda.is_available():
         common.fp16_no_flatten_grads = True

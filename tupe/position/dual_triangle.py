@@ -27,7 +27,7 @@ class DualTriangleRelative(nn.Module):
 
     def __init__(self, num_heads: int, *, sharing: str = "layer", bidirectional: bool = True) -> None:
         super().__init__()
-        assert bidirectional and sharing != "head", "dual_triangle needs both sides, and sharing=layer or sharing=none"
+        assert bidirectional and sharing != "head", "dual_triangle needs an encoder, and sharing=layer or sharing=none"
         self.num_heads = num_heads
 
     def forward(self, distance: Tensor) -> Tensor:

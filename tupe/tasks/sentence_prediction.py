@@ -48,7 +48,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     both_orders: bool = setting(False, "train on unordered pairs in both orders, as ELECTRA's fine-tuning does")
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
-    frozen_layers: int = setting(0, "freeze the embeddings, position terms and this many first layers; 0: nothing")
+    frozen_layers: int = setting(0, "number of first layers to freeze, with embeddings and position terms; 0: nothing")
     label_scale: Optional[float] = setting(None, "regression label that an output of 1 stands for; set by training")
     labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by training")
     seed: int = II("common.seed")
@@ -87,7 +87,7 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         sentences = [self._read(side, split, combine) for side in sides]
         labels = self.targets(split, combine)
         # fairseq would silently join texts and labels of different lengths, and score texts by the wrong labels
-        assert {len(part) for part in sentences} == {len(labels)}, f"the files of {split} do not have the same rows"
+        assert {len(part) for part in sentences} == {len(labels)}, f"the files of {split} differ in number of rows"
         if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
             sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
             labels = [*labels, *labels]

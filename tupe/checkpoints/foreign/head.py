@@ -42,4 +42,4 @@ def task_of(name: str, rows: int, max_positions: int) -> tuple[dict[str, Any], d
 def refuse_several_labels(problem: str | None) -> None:
     """Raise `UserError` for a head that gives a text several labels, because tasks here predict only one."""
     if problem == "multi_label_classification":
-        raise UserError("The head gives a text several labels. Use it in Transformers, or leave out --head.")
+        raise UserError("The head is multi-label; tasks here have one label. Use it in Transformers, or omit --head.")

@@ -82,7 +82,7 @@ def prepare_glue(
 ) -> str:
     """Prepare tasks of GLUE, or of your own, with the text processing and vocabulary of a corpus.
 
-    OUT gets a folder per task with `input0`, for pairs also `input1`, `label` and `manifest.json`. A task that is
+    OUT gets a folder per task with `input0` (and `input1` for pairs), `label` and `manifest.json`. A task that is
     already prepared from the same files and corpus is skipped.
 
     tupe prepare-glue glue_data data/wiki CoLA STS-B data/glue

@@ -40,7 +40,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
             raise UserError(
                 "Positions are counted from the left, so padding must be on the right. Pass --left-pad-source, which "
                 "switches off fairseq's left padding (task.left_pad_source=false), and not --left-pad-target. "
-                "Some tasks want --left-pad-source False."
+                "Some tasks require --left-pad-source False."
             )
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source
