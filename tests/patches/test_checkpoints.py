@@ -46,10 +46,11 @@ def test_kill_while_the_last_checkpoint_is_copied(train, trained, tmp_path, monk
     assert digest(last) == before
 
 
-def test_what_a_killed_save_left_is_deleted(train, tmp_path):
+@pytest.mark.parametrize("arch", ["tupe_tiny", "roberta"])  # fairseq's own model trains too
+def test_what_a_killed_save_left_is_deleted(arch, train, tmp_path):
     left = tmp_path / ".checkpoint_last.pt.7.part"
     left.touch()
-    train(tmp_path, "--max-update", 1)
+    train(tmp_path, "--max-update", 1, arch=arch)
     assert not left.exists()
 
 

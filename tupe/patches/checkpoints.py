@@ -119,7 +119,7 @@ def record_facts(cfg: Any, task: Any) -> None:
         for name, (of_task, _) in FACTS.items():
             if name.endswith("_sha256") and hasattr(part, name):
                 setattr(part, name, of_task(task))
-    if hasattr(cfg.model, "max_source_positions"):  # `fairseq-generate` has a task of its own, with 1,024 by default
+    if hasattr(cfg.model, "target_dictionary_sha256"):  # `fairseq-generate` has its own task, of 1,024 by default
         source, target = task.max_positions()
         cfg.model.max_source_positions = cfg.model.max_source_positions or source
         cfg.model.max_target_positions = cfg.model.max_target_positions or target
