@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.data import FairseqDataset
+from fairseq.data import ListDataset
 from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
 from fairseq.optim.sgd import SGD
 from hypothesis import given
@@ -16,22 +16,8 @@ from omegaconf import OmegaConf
 from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
 
 
-class Numbers(FairseqDataset):
-    def __init__(self, length):
-        self.length = length
-
-    def __getitem__(self, index):
-        return index
-
-    def __len__(self):
-        return self.length
-
-    def collater(self, samples):
-        return torch.tensor(samples)
-
-
 def batches(number, workers=1, epoch=1, **options):
-    each, numbers = [[i] for i in range(number)], Numbers(number)
+    each, numbers = [[i] for i in range(number)], ListDataset(range(number))
     return EpochBatchIterator(numbers, numbers.collater, each, num_shards=workers, epoch=epoch, **options)
 
 

@@ -53,7 +53,9 @@ def trained(split, updates, state=None):
     """Train for a number of updates: the sequences of each, and the state that the first process saves."""
     processes, seen = [*iterators(split, state)], []
     while len(seen) < updates:
-        epoch = [GroupedIterator(process.next_epoch_itr(), split[2]) for process in processes]
+        batches = [process.next_epoch_itr() for process in processes]
+        assert [*map(len, batches)] == [*map(len, processes)]  # `linear_decay` counts the latter
+        epoch = [GroupedIterator(each, split[2]) for each in batches]
         assert len({len(each) for each in epoch}) == 1
         while epoch[0].has_next() and len(seen) < updates:
             batches = [batch for process in epoch for batch in next(process)]

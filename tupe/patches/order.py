@@ -84,6 +84,9 @@ class EpochBatchIterator(_EpochBatchIterator):
         self.cut = self._cut(self.source.ordered_batches(epoch, False, shuffle), epoch)
         return list(iterators.ShardedIterator(self.cut, self.num_shards, self.shard_id, fill_value=[]))
 
+    def __len__(self):
+        return super().__len__() if self.cut is None else -(-len(self.cut) // self.num_shards)
+
     def state_dict(self):
         """Return fairseq's state, the split of its order and, if batches are cut, its position in samples."""
         state = super().state_dict()
@@ -124,7 +127,6 @@ class EpochBatchIterator(_EpochBatchIterator):
             number = 1 if here % there == 0 else there
             joined = [np.concatenate(batches[first : first + number]) for first in range(0, len(batches), number)]
             return [part for batch in joined for part in np.array_split(batch, here * number // there)]
-
         limits = {"max_tokens": self.split["max_tokens"], "max_sentences": self.split["batch_size"]}
         parts = np.split(np.concatenate(batches), [self.samples])
         seen, left = (batch_by_size(self.dataset, part, **limits) for part in parts)
