@@ -32,6 +32,8 @@ def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[s
     have, alone, axes = old.state_dict(), [], head_axes(new)
     if old.args.relative != new.args.relative:  # parameters of another term may have the same names
         have = {name: tensor for name, tensor in have.items() if ".relative." not in name}
+    if new.args.sharing not in (old.args.sharing, "none"):  # several terms do not become one
+        have = {name: tensor for name, tensor in have.items() if name not in axes}
     for name, tensor in new.state_dict().items():
         if name not in have:
             alone.append(name)
