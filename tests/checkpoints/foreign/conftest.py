@@ -145,7 +145,8 @@ def released(bytes_of_text, tmp_path_factory):
         for head, classes in heads:
             model.register_classification_head(head, num_classes=classes)
             fill(model)
-        torch.save({"args": args, "model": change(model.state_dict())}, folder / "model.pt")
+        settings = {"args": None, "cfg": {"model": args}} if heads else {"args": args}  # of today, or of 2019
+        torch.save({**settings, "model": change(model.state_dict())}, folder / "model.pt")
         return folder, model
 
     return make

@@ -43,7 +43,8 @@ def read(folder: Path, head: str | None, bpe: Path | None, with_tokenizer: bool)
     rows of these names, which differ where a dictionary repeats them (`#fairseq:overwrite`), as CamemBERT's does.
     """
     state = safe_load(folder / WEIGHTS, METERS)
-    options = vars(state["args"]) if state.get("args") is not None else state["cfg"]["model"]
+    options = state.get("args") or state["cfg"]["model"]  # a `Namespace` in either, as the model has no dataclass
+    options = vars(options) if isinstance(options, Namespace) else options
     weights = from_fairseq({name: tensor.float() for name, tensor in state["model"].items()})
     heads, prefix = {name: weights.pop(name) for name in [*weights] if name.startswith(HEAD)}, f"{HEAD}{head}."
     kept = {name[len(prefix) :]: tensor for name, tensor in heads.items() if name.startswith(prefix)}
