@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq.data.iterators import GroupedIterator
+from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
 from fairseq.tasks import FairseqTask
 
 from tests.patches.test_batches import Lengths
@@ -122,6 +122,14 @@ def test_another_seed_is_said(caplog):
     assert sum(map(len, seen)) in (EXAMPLES - 64, EXAMPLES - 64 + 5)
     (said,) = warnings(caplog)
     assert said.endswith("epoch 1 ends with sequences drawn again.")
+
+
+def test_an_iterator_that_a_task_builds_itself_resumes_as_in_fairseq():
+    """That of `translation_multi_simple_epoch`, for example."""
+    data = Examples(np.arange(6))
+    own = EpochBatchIterator(data, data.collater, [[0, 1], [2, 3], [4, 5]])
+    own.load_state_dict({"epoch": 1, "iterations_in_epoch": 2, "split": "another"})
+    assert (own.iterations_in_epoch, len(own)) == (2, 3)
 
 
 def test_a_run_with_another_split_ends_with_the_same_parameters(train, tmp_path):

@@ -71,7 +71,7 @@ class EpochBatchIterator(_EpochBatchIterator):
     """
 
     #: Settings of this run, set by the trainer, and the settings whose order is kept from epoch `resumed` on.
-    split = began = None
+    split = began = rebuild = None
     resumed = 0
     #: The batches of all processes, if they are cut.
     cut = None
@@ -98,7 +98,7 @@ class EpochBatchIterator(_EpochBatchIterator):
     def load_state_dict(self, state):
         """Restore the position of a run that may have had another split."""
         began, place = state.get("split", self.split), state.get("iterations_in_epoch", 0)
-        if began != self.split or "samples" in state:
+        if self.rebuild and (began != self.split or "samples" in state):  # some tasks build the iterator themselves
             self.began, self.resumed = began, state["epoch"]
             if not _same_updates(began, self.split) and self.shard_id == 0:
                 left = "the sequences that are left" if began["seed"] == self.split["seed"] else "sequences drawn again"
