@@ -103,7 +103,7 @@ def cases(args: Namespace) -> Iterator[list[dict[str, Any]]]:
         torch.compiler.reset()  # FlexAttention is compiled for this length, and at most eight times
         batch, length = map(int, case.split("x"))
         makers = {
-            rival: functools.partial(make_step, rival, mode, batch, length, args) for rival in (*FLOORS, *args.rivals)
+            rival: functools.partial(make_step, rival, mode, batch, length, args) for rival in (*args.rivals, *FLOORS)
         }
         records = compare({"case": case, "mode": mode}, batch * length, makers, args)
         yield records
