@@ -31,7 +31,7 @@ find_python() {
             return
         fi
     done
-    fail "no ${PYTHON:-python3.12, python3.13, python3.11, python3} is Python 3.11 to 3.13: install one or set PYTHON."
+    fail "none of these is Python 3.11 to 3.13: ${PYTHON:-python3.12 python3.13 python3.11 python3}. Install one or set PYTHON."
 }
 
 pip_install() {

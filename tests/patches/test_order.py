@@ -125,7 +125,7 @@ def test_another_seed_is_said(caplog):
 
 
 def test_an_iterator_that_a_task_builds_itself_resumes_as_in_fairseq():
-    """That of `translation_multi_simple_epoch`, for example."""
+    """`translation_multi_simple_epoch` is such a task."""
     data = Examples(np.arange(6))
     own = EpochBatchIterator(data, data.collater, [[0, 1], [2, 3], [4, 5]])
     own.load_state_dict({"epoch": 1, "iterations_in_epoch": 2, "split": "another"})

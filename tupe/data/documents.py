@@ -54,7 +54,7 @@ def find(inputs: list[Path], books: list[Path], languages: list[Path]) -> list[I
         for path in _files(name)
     ]
     if len({bool(one.language) for one in found}) != 1:
-        raise UserError("Expected text files (.txt, .xz, .json, wiki_00, ...), and no other inputs beside --languages.")
+        raise UserError("Found no text files (.txt, .xz, .json, wiki_00, ...), or other inputs beside --languages.")
     return found
 
 

@@ -53,7 +53,7 @@ class Column(NamedTuple):
 class Cell(NamedTuple):
     """A cell of the table: one system and one column. A published one has only its score."""
 
-    score: float | None  # percent: the median over the seeds; None if there is no finished run
+    score: float | None  # median over the seeds, in percent; None without a finished run
     deviation: float | None = None  # standard deviation over the seeds, where there are two or more
     lr: float | None = None  # the learning rate of the score
     finished: int = 0  # number of finished runs

@@ -39,7 +39,7 @@ class Loaded:
     cfg: dict[str, Any]  # the checkpoint's configuration
     updates: int  # how many it was trained for
     head: str | None  # the classification head of the task that it was fine-tuned for
-    labels: list[str] | None  # its classes; a single placeholder for a regression
+    labels: list[str] | None  # its classes; `LABEL_0` alone for a regression
     kind: str  # of Transformers' classes: `Model`, `ForMaskedLM`, `ForSequenceClassification`, `ForQuestionAnswering`
 
     @property
